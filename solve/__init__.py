@@ -1,0 +1,4 @@
+"""Capacities from samples, and what follows from them.
+
+Imports :mod:`topocal.topo` and :mod:`topocal.measure`.
+"""

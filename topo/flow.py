@@ -1,0 +1,83 @@
+"""Transfers: one flow, and flows that run at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from topocal.topo.errors import FlowError, one_line
+
+__all__ = ["Flow", "Pattern"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Bytes from one endpoint to another.
+
+    Attributes
+    ----------
+    source, destination
+        Endpoint ids.
+    size_bytes
+        How much; zero is allowed and finishes at once.
+    start_s
+        When it starts, in seconds from the pattern's start.
+
+    Raises
+    ------
+    FlowError
+        When size or start is negative or not finite.
+    """
+
+    source: str
+    destination: str
+    size_bytes: float
+    start_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("size", self.size_bytes), ("start", self.start_s)):
+            if not (math.isfinite(value) and value >= 0):
+                raise FlowError(
+                    f"flow {one_line(self.source)}->{one_line(self.destination)} "
+                    f"has {name} {value}",
+                    remedy="give a finite number, zero or more",
+                    about=self,
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """Flows that run at once.
+
+    Attributes
+    ----------
+    flows
+        In the order they were given.
+    name
+        The short notation people write, such as ``gpu3<-gpu4,gpu5``.
+    """
+
+    flows: tuple[Flow, ...]
+    name: str = ""
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """``(source, destination)`` of each flow."""
+        return [(f.source, f.destination) for f in self.flows]
+
+    @property
+    def total_bytes(self) -> float:
+        """Bytes of all flows together."""
+        return math.fsum(f.size_bytes for f in self.flows)
+
+    def scaled(self, size_bytes: float) -> Pattern:
+        """The same pattern with every flow of ``size_bytes``."""
+        return Pattern(flows=tuple(_resized(self.flows, size_bytes)), name=self.name)
+
+
+def _resized(flows: Iterable[Flow], size_bytes: float) -> Iterable[Flow]:
+    for f in flows:
+        yield Flow(
+            source=f.source, destination=f.destination, size_bytes=size_bytes, start_s=f.start_s
+        )

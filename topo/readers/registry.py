@@ -1,0 +1,58 @@
+"""All readers, and which of them a text is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from topocal.topo.errors import FormatError, InputError, Where, one_line
+from topocal.topo.readers.reader import Reader, read_text
+from topocal.topo.topology import Topology
+
+__all__ = ["READERS", "parse_any", "read_any", "sniff"]
+
+READERS: tuple[Reader, ...] = ()
+"""In the order they are asked: the most particular first."""
+
+
+def sniff(text: str, *, file: str) -> Reader:
+    """The reader for a text, by its content.
+
+    Raises
+    ------
+    FormatError
+        When no reader knows it.
+    """
+    for reader in READERS:
+        if reader.looks_like(text):
+            return reader
+    raise FormatError(
+        f"is of no known kind (begins with {one_line(text[:60])!r})",
+        where=Where(file=file),
+        remedy="name its kind with --as, one of " + ", ".join(r.name for r in READERS),
+    )
+
+
+def parse_any(text: str, *, file: str, kind: str | None = None) -> Topology:
+    """Parse a text with the reader called ``kind``, or the one that its content names.
+
+    Raises
+    ------
+    InputError
+        When there is no such kind.
+    FormatError
+        When the text is of no known kind, or damaged.
+    """
+    if kind is None:
+        return sniff(text, file=file).parse(text, file=file)
+    for reader in READERS:
+        if reader.name == kind:
+            return reader.parse(text, file=file)
+    raise InputError(
+        f"unknown kind {one_line(kind)!r}",
+        remedy="use one of " + ", ".join(r.name for r in READERS),
+    )
+
+
+def read_any(path: str | Path, *, kind: str | None = None) -> Topology:
+    """Read a file; as :func:`parse_any`."""
+    return parse_any(read_text(path), file=str(path), kind=kind)

@@ -1,0 +1,267 @@
+"""The machine: a networkx graph, the resources on it and who loads them.
+
+Data flows one way: a reader or :mod:`topocal.topo.builder` makes the graph,
+:mod:`topocal.topo.routing` finds routes on it, :mod:`topocal.topo.incidence`
+turns flows into loads.
+
+Graph attributes (networkx functions work on the graph as it is)
+----------------------------------------------------------------
+``graph.graph``
+    ``name``: str; ``resources``: ``{id: Resource}``; ``uses``: ``list[Use]``;
+    ``peer_access``: bool or None, whether endpoints may copy to each other
+    directly (None: nothing says so); ``provenance``: ``list[str]``.
+``graph.nodes[n]``
+    ``kind``: :class:`NodeKind`; ``label``: str; anything else that the source
+    says (``bus_id``, ``numa``, ``host``, ``model``, …) as JSON values.
+``graph.edges[tail, head, key]``
+    ``key`` is the link id; ``kind``: :class:`LinkKind`; ``nominal_Bps``: float
+    or None; ``uses``: ``((resource id, weight), …)``; ``reverse``: the id of the
+    other direction or None; anything else that the source says
+    (``generation``, ``width``, ``count``, …) as JSON values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+
+from topocal.topo.errors import TopologyError, UnknownEndpointError, Where
+from topocal.topo.resource import Link, LinkKind, NodeKind, Resource, Use
+
+if TYPE_CHECKING:
+    from topocal.topo.routing import Routes
+
+__all__ = ["Problem", "Topology", "natural_key"]
+
+_LINK_FIELDS = frozenset({"kind", "nominal_Bps", "uses", "reverse"})
+
+
+def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
+    """Sort key that puts ``gpu2`` before ``gpu10``.
+
+    >>> sorted(["gpu10", "gpu2"], key=natural_key)
+    ['gpu2', 'gpu10']
+    """
+    parts = re.split(r"(\d+)", name)
+    return tuple((0, int(p)) if p.isdecimal() and p.isascii() else (1, p) for p in parts if p)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that :meth:`Topology.validate` found, and what to do about it."""
+
+    about: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.what}; {self.remedy}"
+
+
+class Topology:
+    """A machine: nodes, directed links, resources and the flows that load them.
+
+    The graph is frozen on construction; changes make a new topology
+    (:meth:`with_resources`).  Equality is of content.
+
+    Parameters
+    ----------
+    graph
+        Attributes as in this module's docstring.
+
+    Raises
+    ------
+    TopologyError
+        When an attribute that the code relies on is missing or contradicts another.
+    """
+
+    def __init__(self, graph: nx.MultiDiGraph) -> None:
+        self.graph: nx.MultiDiGraph = nx.freeze(graph)
+        serious = _inconsistencies(graph)
+        if serious:
+            raise TopologyError(
+                serious[0].about + ": " + serious[0].what, remedy=serious[0].remedy, about=serious
+            )
+
+    @property
+    def name(self) -> str:
+        """What the machine is called."""
+        return str(self.graph.graph.get("name", ""))
+
+    @cached_property
+    def endpoints(self) -> tuple[str, ...]:
+        """Ids of all nodes where bytes may begin or end, in natural order."""
+        found = (n for n, kind in self.graph.nodes(data="kind") if kind.is_endpoint)
+        return tuple(sorted(found, key=natural_key))
+
+    @cached_property
+    def accelerators(self) -> tuple[str, ...]:
+        """Ids of the GPUs, in natural order; what patterns are about unless told otherwise."""
+        return tuple(n for n in self.endpoints if self.graph.nodes[n]["kind"] is NodeKind.GPU)
+
+    @cached_property
+    def links(self) -> dict[str, Link]:
+        """Every link by id, in natural order."""
+        found = {
+            key: Link(
+                id=key,
+                tail=tail,
+                head=head,
+                **{k: v for k, v in data.items() if k in _LINK_FIELDS},
+            )
+            for tail, head, key, data in self.graph.edges(keys=True, data=True)
+        }
+        return dict(sorted(found.items(), key=lambda item: natural_key(item[0])))
+
+    @property
+    def resources(self) -> dict[str, Resource]:
+        """Every resource by id, in natural order."""
+        table: dict[str, Resource] = self.graph.graph["resources"]
+        return table
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        """Loads that no link shows."""
+        return tuple(self.graph.graph["uses"])
+
+    def routes(self, endpoints: Sequence[str] | None = None) -> Routes:
+        """Deterministic routes between all pairs of ``endpoints`` (default: the accelerators,
+        or all endpoints where there are none); kept after the first call."""
+        from topocal.topo.routing import all_pairs_routes
+
+        chosen = tuple(endpoints) if endpoints is not None else self.accelerators or self.endpoints
+        if chosen not in self._routes:
+            self._routes[chosen] = all_pairs_routes(self, chosen)
+        return self._routes[chosen]
+
+    @cached_property
+    def _routes(self) -> dict[tuple[str, ...], Routes]:
+        return {}
+
+    def require_endpoints(self, names: Iterable[str], *, where: Where | None = None) -> None:
+        """Check that all ``names`` are endpoints.
+
+        Raises
+        ------
+        UnknownEndpointError
+            For the first that is not.
+        """
+        known = set(self.endpoints)
+        for name in names:
+            if name not in known:
+                raise UnknownEndpointError(name, self.endpoints, where=where)
+
+    def with_resources(self, resources: Iterable[Resource], uses: Iterable[Use] = ()) -> Topology:
+        """A copy with ``resources`` added or replaced (by id), and further ``uses``."""
+        graph = self.graph.copy()
+        table = self.resources | {r.id: r for r in resources}
+        graph.graph["resources"] = dict(sorted(table.items(), key=lambda i: natural_key(i[0])))
+        graph.graph["uses"] = [*self.uses, *uses]
+        return Topology(graph)
+
+    def validate(self) -> list[Problem]:
+        """Every problem with its remedy, the harmless ones included; empty when all is well."""
+        return _inconsistencies(self.graph) + _doubts(self.graph)
+
+    def _content(self) -> tuple[Any, ...]:
+        graph = self.graph
+        return (
+            dict(graph.graph),
+            dict(graph.nodes(data=True)),
+            {
+                key: (tail, head, data)
+                for tail, head, key, data in graph.edges(keys=True, data=True)
+            },
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Topology) and self._content() == other._content()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"<Topology {self.name!r}: {len(self.endpoints)} endpoints, "
+            f"{len(self.links)} links, {len(self.resources)} resources>"
+        )
+
+
+def _inconsistencies(graph: nx.MultiDiGraph) -> list[Problem]:
+    """What the rest of the code could not work with."""
+    problems: list[Problem] = []
+
+    def note(about: object, what: str, remedy: str) -> None:
+        problems.append(Problem(about=str(about), what=what, remedy=remedy))
+
+    resources = graph.graph.get("resources")
+    if not isinstance(resources, dict) or not isinstance(graph.graph.get("uses"), list):
+        note("graph", "has no resources or uses", "build it with topocal.topo.builder")
+        return problems
+    for node, kind in graph.nodes(data="kind"):
+        if not isinstance(kind, NodeKind):
+            note(node, f"node of kind {kind!r}", "give it a topocal.topo.resource.NodeKind")
+    keys: set[str] = set()
+    for tail, head, key, data in graph.edges(keys=True, data=True):
+        if key in keys:
+            note(key, "two links have this id", "number them: …#2")
+        keys.add(key)
+        if tail == head:
+            note(key, "link from a node to itself", "remove it")
+        if not isinstance(data.get("kind"), LinkKind):
+            note(key, f"link of kind {data.get('kind')!r}", "give it a LinkKind")
+        for resource, weight in data.get("uses", ()):
+            if resource not in resources:
+                note(key, f"uses the unknown resource {resource}", "add the resource")
+            if not weight > 0:
+                note(key, f"uses {resource} with weight {weight}", "give a weight above 0")
+    for use in graph.graph["uses"]:
+        if use.resource not in resources:
+            note(use.resource, "is used but is not a resource", "add the resource")
+        for name in (*(use.sources or ()), *(use.destinations or ())):
+            if name not in graph:
+                note(use.resource, f"is used by the unknown endpoint {name}", "name an endpoint")
+    for resource in resources.values():
+        nominal = resource.nominal_Bps
+        if nominal is not None and not nominal >= 0:
+            note(resource.id, f"nominal capacity {nominal}", "give bytes per second, or None")
+        if not 0 < resource.kappa <= 1:
+            note(resource.id, f"overlap factor {resource.kappa}", "give 0 < kappa <= 1")
+    return problems
+
+
+def _doubts(graph: nx.MultiDiGraph) -> list[Problem]:
+    """What is legal but probably not meant."""
+    problems = []
+    for node in graph.nodes:
+        if graph.degree(node) == 0 and graph.number_of_nodes() > 1:
+            problems.append(
+                Problem(about=node, what="has no link", remedy="connect it or remove it")
+            )
+    keys = {key for _, _, key in graph.edges(keys=True)}
+    for tail, head, key, data in graph.edges(keys=True, data=True):
+        reverse = data.get("reverse")
+        if reverse is not None and reverse not in keys:
+            problems.append(
+                Problem(
+                    about=key,
+                    what=f"its other direction {reverse} does not exist",
+                    remedy=f"add a link {head}->{tail}",
+                )
+            )
+    used = {r for _, _, _, d in graph.edges(keys=True, data=True) for r, _ in d.get("uses", ())}
+    used |= {use.resource for use in graph.graph["uses"]}
+    for resource in graph.graph["resources"]:
+        if resource not in used:
+            problems.append(
+                Problem(
+                    about=resource,
+                    what="no link or endpoint uses this resource",
+                    remedy="use it or remove it",
+                )
+            )
+    return problems

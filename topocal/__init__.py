@@ -1,0 +1,1 @@
+"""topocal: what a set of concurrent transfers takes, and which resource says so."""

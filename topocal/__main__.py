@@ -1,0 +1,5 @@
+"""``python -m topocal``."""
+
+from topocal.cli import main
+
+main()
