@@ -172,7 +172,7 @@ def _walk_back(
         previous = np.where(here >= 0, before[source, here], -1)
         alive = previous >= 0
         if not alive.any():
-            return steps
+            return steps or [np.full(n * n, -1, dtype=np.int64)]
         link = np.full(n * n, -1, dtype=np.int64)
         link[alive] = best[np.searchsorted(keys, previous[alive] * np.int64(size) + here[alive])]
         steps.append(link)
