@@ -57,6 +57,7 @@ class TopologyBuilder:
         back_Bps: float | None = None,
         sharing: Sharing = Sharing.CAPACITY,
         uses: tuple[tuple[str, float], ...] = (),
+        resources: tuple[str, str] | None = None,
         source: str = "",
         **attributes: Any,
     ) -> tuple[str, str]:
@@ -71,6 +72,9 @@ class TopologyBuilder:
             each that is not shared.
         uses
             Further resources that both directions load.
+        resources
+            Resources that exist already and that the two directions load instead of
+            their own: two ports of one card share the card's link.
         source
             Where the nominal capacity comes from.
 
@@ -87,8 +91,13 @@ class TopologyBuilder:
             (forth, a, b, back, nominal_Bps),
             (back, b, a, forth, back_Bps),
         ):
-            resource = shared if sharing is Sharing.DUPLEX else link
-            self.resource(Resource(id=resource, sharing=sharing, nominal_Bps=rate, source=source))
+            if resources is not None:
+                resource = resources[0] if link == forth else resources[1]
+            else:
+                resource = shared if sharing is Sharing.DUPLEX else link
+                self.resource(
+                    Resource(id=resource, sharing=sharing, nominal_Bps=rate, source=source)
+                )
             self._graph.add_edge(
                 tail,
                 head,
