@@ -1,0 +1,1 @@
+"""Measurements from the files that people have, one file per kind."""
