@@ -5,12 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from topocal.topo.errors import FormatError, InputError, Where, one_line
+from topocal.topo.readers.nccl_log import NCCL_LOG
+from topocal.topo.readers.nccl_xml import NCCL_XML
 from topocal.topo.readers.reader import Reader, read_text
+from topocal.topo.readers.topology_json import TOPOLOGY_JSON
 from topocal.topo.topology import Topology
 
 __all__ = ["READERS", "parse_any", "read_any", "sniff"]
 
-READERS: tuple[Reader, ...] = ()
+READERS: tuple[Reader, ...] = (
+    TOPOLOGY_JSON,
+    NCCL_XML,
+    NCCL_LOG,
+)
 """In the order they are asked: the most particular first."""
 
 
