@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Incidence", "incidence"]
 
+Ints = NDArray[np.int64]
+
+_KEEP_ALL_PAIRS: Final = 256
+"""Up to so many endpoints, routes of all pairs are found once and kept for the next call."""
+
 
 @dataclass(frozen=True)
 class Incidence:
@@ -30,7 +36,8 @@ class Incidence:
     resources
         Resource id of each column.
     matrix
-        Shape (pairs, resources), weights, zero where a pair does not load a resource.
+        Shape (pairs, resources), weights, zero where a pair does not load a resource; in
+        canonical form (sorted, no entry twice).
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -54,91 +61,115 @@ def incidence(topology: Topology, pairs: Sequence[tuple[str, str]]) -> Incidence
     """
     if not pairs:
         raise FlowError("no flows", remedy="give at least one source and destination")
-    names = {name for pair in pairs for name in pair}
+    names = set(map(itemgetter(0), pairs)) | set(map(itemgetter(1), pairs))
     topology.require_endpoints(sorted(names))
-    accelerators = set(topology.accelerators)
-    routes = topology.routes(None if names <= accelerators else topology.endpoints)
-    n = len(routes.endpoints)
-    source = np.array([routes.position[s] for s, _ in pairs], dtype=np.int64)
-    destination = np.array([routes.position[d] for _, d in pairs], dtype=np.int64)
-    code = routes.path_class[source, destination]
-    if np.any(code == PathClass.DIS):
-        lost = pairs[int(np.argmax(code == PathClass.DIS))]
+    flows = _crossings(topology, pairs, names)
+    if np.any(flows.path_class == PathClass.DIS):
+        lost = pairs[int(np.argmax(flows.path_class == PathClass.DIS))]
         raise NoRouteError(
             f"no route from {lost[0]} to {lost[1]}", remedy="add the link that joins them"
         )
     columns = {name: k for k, name in enumerate(topology.resources)}
-    flow, link = _crossings(routes.indptr, routes.indices, source * n + destination)
-    link_rows, link_columns, link_weights = _link_uses(topology, routes.links, columns)
-    crossing = coo_array((np.ones(len(flow)), (flow, link)), shape=(len(pairs), len(routes.links)))
-    through_links = crossing.tocsr() @ csr_array(
-        (link_weights, (link_rows, link_columns)), shape=(len(routes.links), len(columns))
-    )
-    by_rule = _rule_uses(topology, routes.position, columns, source, destination, code)
-    return Incidence(tuple(pairs), tuple(topology.resources), csr_array(through_links + by_rule))
+    matrix = _through_links(topology, flows, columns)
+    if topology.uses:
+        matrix = csr_array(matrix + _by_rule(topology, flows, columns))
+    matrix.sum_duplicates()
+    return Incidence(tuple(pairs), tuple(columns), matrix)
 
 
-def _crossings(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], pair: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """``(row, link)`` of every link that the pairs cross, without a Python loop."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Crossings:
+    """Links of each flow: flow k crosses ``links[indptr[k]:indptr[k + 1]]``."""
+
+    source: Ints
+    destination: Ints
+    indptr: Ints
+    links: NDArray[np.int32]
+    path_class: NDArray[np.int8]
+
+
+def _crossings(topology: Topology, pairs: Sequence[tuple[str, str]], names: set[str]) -> _Crossings:
+    """From the routes of all pairs where those are small or wanted anyway, else one by one."""
+    numbers = topology.router.number
+    source = _numbers(numbers, pairs, 0)
+    destination = _numbers(numbers, pairs, 1)
+    group = topology.accelerators if names <= set(topology.accelerators) else topology.endpoints
+    if len(group) <= _KEEP_ALL_PAIRS or len(pairs) * 4 >= len(group) ** 2:
+        routes = topology.routes(group)
+        place = np.zeros(len(numbers), dtype=np.int64)
+        place[[numbers[name] for name in group]] = np.arange(len(group))
+        pair = place[source] * len(group) + place[destination]
+        indptr, links = routes.indptr, routes.indices
+        path_class = routes.path_class.reshape(-1)[pair]
+    else:
+        key, pair = np.unique(source * len(numbers) + destination, return_inverse=True)
+        found = topology.router.find(key // len(numbers), key % len(numbers))
+        present = found.rows >= 0
+        indptr = np.concatenate(([0], np.cumsum(present.sum(axis=1))))
+        links, path_class = found.rows[present], found.path_class[pair]
     lengths = indptr[pair + 1] - indptr[pair]
-    row = np.repeat(np.arange(len(pair)), lengths)
-    offset = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return row, indices[np.repeat(indptr[pair], lengths) + offset].astype(np.int64)
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    step = np.arange(ends[-1]) + np.repeat(indptr[pair] - ends[:-1], lengths)
+    return _Crossings(
+        source=source,
+        destination=destination,
+        indptr=ends,
+        links=links[step],
+        path_class=path_class,
+    )
 
 
-def _link_uses(
-    topology: Topology, links: tuple[str, ...], columns: dict[str, int]
-) -> tuple[list[int], list[int], list[float]]:
-    rows, cols, weights = [], [], []
-    for k, link in enumerate(links):
-        for resource, weight in topology.links[link].uses:
-            rows.append(k)
-            cols.append(columns[resource])
-            weights.append(weight)
-    return rows, cols, weights
+def _numbers(numbers: dict[str, int], pairs: Sequence[tuple[str, str]], side: int) -> Ints:
+    found = map(numbers.__getitem__, map(itemgetter(side), pairs))
+    return np.fromiter(found, dtype=np.int64, count=len(pairs))
 
 
-def _rule_uses(
-    topology: Topology,
-    position: dict[str, int],
-    columns: dict[str, int],
-    source: NDArray[np.int64],
-    destination: NDArray[np.int64],
-    code: NDArray[np.int8],
-) -> csr_array:
+def _through_links(topology: Topology, flows: _Crossings, columns: dict[str, int]) -> csr_array:
+    """Loads by the resources that links use."""
+    uses = [topology.links[link].uses for link in topology.router.links]
+    count = np.array([len(u) for u in uses], dtype=np.int64)
+    column = np.array([columns[r] for u in uses for r, _ in u], dtype=np.int32)
+    weight = np.array([w for u in uses for _, w in u], dtype=np.float64)
+    indptr = flows.indptr
+    if np.all(count == 1):
+        at = flows.links.astype(np.intp)
+    else:
+        many = count[flows.links]
+        ends = np.concatenate(([0], np.cumsum(many)))
+        begin = (np.cumsum(count) - count)[flows.links]
+        at = np.arange(ends[-1]) + np.repeat(begin - ends[:-1], many)
+        indptr = ends[indptr]
+    shape = (len(flows.source), len(columns))
+    return csr_array((weight[at], column[at], indptr), shape=shape)
+
+
+def _by_rule(topology: Topology, flows: _Crossings, columns: dict[str, int]) -> csr_array:
     """Loads by :class:`Use`; flows are looked up by endpoint, not scanned once per rule."""
-    n = len(position)
-    by_source = _Grouped(source, n)
-    by_destination = _Grouped(destination, n)
+    numbers = topology.router.number
+    n = len(numbers)
+    by_source = _Grouped(flows.source, n)
+    by_destination = _Grouped(flows.destination, n)
     rows, cols, weights = [], [], []
-    different = source != destination
+    different = flows.source != flows.destination
     for use in topology.uses:
-        ends = [position[e] for e in use.sources or () if e in position]
-        starts_here = use.sources is not None
-        if starts_here:
-            candidates = by_source.members(ends)
+        if use.sources is not None:
+            candidates = by_source.members([numbers[e] for e in set(use.sources)])
         elif use.destinations is not None:
-            candidates = by_destination.members(
-                [position[e] for e in use.destinations if e in position]
-            )
+            candidates = by_destination.members([numbers[e] for e in set(use.destinations)])
         else:
-            candidates = np.arange(len(source))
+            candidates = np.arange(len(flows.source))
         keep = different[candidates]
-        if starts_here and use.destinations is not None:
+        if use.sources is not None and use.destinations is not None:
             wanted = np.zeros(n, dtype=bool)
-            wanted[[position[e] for e in use.destinations if e in position]] = True
-            keep &= wanted[destination[candidates]]
+            wanted[[numbers[e] for e in use.destinations]] = True
+            keep &= wanted[flows.destination[candidates]]
         if use.path_classes is not None:
-            keep &= np.isin(code[candidates], [int(c) for c in use.path_classes])
+            keep &= np.isin(flows.path_class[candidates], [int(c) for c in use.path_classes])
         chosen = candidates[keep]
         rows.append(chosen)
         cols.append(np.full(len(chosen), columns[use.resource]))
         weights.append(np.full(len(chosen), use.weight))
-    shape = (len(source), len(columns))
-    if not rows:
-        return csr_array(shape)
+    shape = (len(flows.source), len(columns))
     triples = (np.concatenate(weights), (np.concatenate(rows), np.concatenate(cols)))
     return coo_array(triples, shape=shape).tocsr()
 
@@ -146,11 +177,11 @@ def _rule_uses(
 class _Grouped:
     """Flow numbers by the endpoint they share."""
 
-    def __init__(self, endpoint: NDArray[np.int64], n: int) -> None:
+    def __init__(self, endpoint: Ints, n: int) -> None:
         self._order = np.argsort(endpoint, kind="stable")
         self._bounds = np.searchsorted(endpoint[self._order], np.arange(n + 1))
 
-    def members(self, endpoints: list[int]) -> NDArray[np.int64]:
+    def members(self, endpoints: list[int]) -> Ints:
         """Flows of any of ``endpoints``."""
         spans = [self._order[self._bounds[e] : self._bounds[e + 1]] for e in endpoints]
         return np.concatenate(spans) if spans else np.zeros(0, dtype=np.int64)

@@ -74,21 +74,23 @@ class PathClass(IntEnum):
     """The endpoint itself."""
     NVL = 1
     """A direct GPU fabric: NVLink, NVSwitch, xGMI, Xe Link."""
-    C2C = 2
+    NVB = 2
+    """A GPU fabric, relayed by another GPU; only where there is no other way."""
+    C2C = 3
     """A chip-to-chip link between a processor and its GPU."""
-    PIX = 3
+    PIX = 4
     """At most one PCIe switch."""
-    PXB = 4
+    PXB = 5
     """Several PCIe switches, no host bridge."""
-    PHB = 5
+    PHB = 6
     """One host bridge (root complex)."""
-    NODE = 6
+    NODE = 7
     """Several host bridges of one NUMA node."""
-    SYS = 7
+    SYS = 8
     """The hop between sockets or NUMA nodes."""
-    NET = 8
+    NET = 9
     """A network."""
-    DIS = 9
+    DIS = 10
     """No route."""
 
 

@@ -22,7 +22,6 @@ Graph attributes (networkx functions work on the graph as it is)
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,24 +30,16 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 
 from topocal.topo.errors import TopologyError, UnknownEndpointError, Where
+from topocal.topo.naming import natural_key
 from topocal.topo.resource import Link, LinkKind, NodeKind, Resource, Use
 
 if TYPE_CHECKING:
+    from topocal.topo.router import Router
     from topocal.topo.routing import Routes
 
 __all__ = ["Problem", "Topology", "natural_key"]
 
 _LINK_FIELDS = frozenset({"kind", "nominal_Bps", "uses", "reverse"})
-
-
-def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
-    """Sort key that puts ``gpu2`` before ``gpu10``.
-
-    >>> sorted(["gpu10", "gpu2"], key=natural_key)
-    ['gpu2', 'gpu10']
-    """
-    parts = re.split(r"(\d+)", name)
-    return tuple((0, int(p)) if p.isdecimal() and p.isascii() else (1, p) for p in parts if p)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +133,13 @@ class Topology:
     @cached_property
     def _routes(self) -> dict[tuple[str, ...], Routes]:
         return {}
+
+    @cached_property
+    def router(self) -> Router:
+        """What all routes on this topology have in common."""
+        from topocal.topo.router import Router
+
+        return Router(self)
 
     def require_endpoints(self, names: Iterable[str], *, where: Where | None = None) -> None:
         """Check that all ``names`` are endpoints.

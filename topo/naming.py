@@ -1,0 +1,28 @@
+"""The order of ids that people expect."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["natural_key"]
+
+_DIGITS: Final = re.compile(r"(\d+)")
+_LONGEST_NUMBER: Final = 18
+"""Longer runs of digits are serial numbers, not counts; they sort as text."""
+
+
+def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
+    """Sort key that puts ``gpu2`` before ``gpu10``.
+
+    Different names never have equal keys: ``gpu1`` and ``gpu01`` sort by their text.
+
+    >>> sorted(["gpu10", "gpu2"], key=natural_key)
+    ['gpu2', 'gpu10']
+    """
+    parts = [p for p in _DIGITS.split(name) if p]
+    return (*((0, int(p)) if _is_count(p) else (1, p) for p in parts), (-1, name))
+
+
+def _is_count(part: str) -> bool:
+    return part.isdecimal() and part.isascii() and len(part) <= _LONGEST_NUMBER
