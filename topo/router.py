@@ -352,7 +352,7 @@ class Router:
         lost, row, here = lost[reached], row[reached], here[reached]
         steps: list[NDArray[np.int32]] = []
         while (alive := here >= 0).any():
-            previous = np.where(alive, before[row, here], -1)
+            previous = np.maximum(np.where(alive, before[row, here], -1), -1)
             on_link = alive & (here >= n) & (previous >= 0)
             step = np.full(len(lost), -1, dtype=np.int32)
             at = np.searchsorted(key, previous[on_link] * n + here[on_link] - n)
