@@ -30,6 +30,9 @@ class TopologyBuilder:
         self._provenance: list[str] = []
         self._notes: list[str] = []
         self.peer_access: bool | None = None
+        self.no_peer_pairs: list[list[str]] = []
+        self.stated_classes: list[list[str]] = []
+        self.class_overrides: list[list[str]] = []
 
     def __contains__(self, node: object) -> bool:
         return node in self._graph
@@ -140,6 +143,9 @@ class TopologyBuilder:
             resources=dict(sorted(self._resources.items(), key=lambda i: natural_key(i[0]))),
             uses=self._uses,
             peer_access=self.peer_access,
+            no_peer_pairs=self.no_peer_pairs,
+            stated_classes=self.stated_classes,
+            class_overrides=self.class_overrides,
             provenance=self._provenance,
             notes=self._notes,
         )

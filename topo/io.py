@@ -14,7 +14,7 @@ import msgspec
 import networkx as nx
 
 from topocal.topo.errors import FormatError, InputError, Where, one_line
-from topocal.topo.resource import LinkKind, NodeKind, Resource, Use
+from topocal.topo.resource import LinkKind, NodeKind, PathClass, Resource, Use
 from topocal.topo.topology import Topology
 
 __all__ = [
@@ -30,6 +30,9 @@ __all__ = [
 
 FORMAT: Final = "topocal/topology"
 VERSION: Final = 1
+
+_PAIR_LISTS: Final = ("no_peer_pairs", "stated_classes", "class_overrides")
+"""Graph attributes that list pairs of endpoints, and a path class where they state one."""
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -127,6 +130,7 @@ def topology_to_document(topology: Topology) -> dict[str, Any]:
         "version": VERSION,
         "name": topology.name,
         "peer_access": graph.graph.get("peer_access"),
+        **{name: graph.graph[name] for name in _PAIR_LISTS if name in graph.graph},
         "provenance": graph.graph["provenance"],
         "notes": graph.graph["notes"],
         "nodes": [{"id": node, **data} for node, data in graph.nodes(data=True)],
@@ -142,6 +146,17 @@ def topology_to_document(topology: Topology) -> dict[str, Any]:
 def _record(value: Resource | Use) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(value)
     return found
+
+
+def _pairs(value: object, graph: nx.MultiDiGraph) -> list[list[str]]:
+    """Entries ``[a, b]`` or ``[a, b, class]`` of nodes that exist and classes that exist."""
+    entries = msgspec.convert(value, list[list[str]])
+    for entry in entries:
+        if not 2 <= len(entry) <= 3 or not all(name in graph for name in entry[:2]):
+            raise KeyError(f"pair {one_line(entry)} names a node that is not listed")
+        for name in entry[2:]:
+            PathClass[name]
+    return entries
 
 
 def topology_from_document(document: dict[str, Any], *, file: str) -> Topology:
@@ -173,6 +188,7 @@ def topology_from_document(document: dict[str, Any], *, file: str) -> Topology:
             resources={r.id: r for r in resources},
             uses=msgspec.convert(document["uses"], list[Use]),
             peer_access=document["peer_access"],
+            **{name: _pairs(document[name], graph) for name in _PAIR_LISTS if name in document},
             provenance=document["provenance"],
             notes=document["notes"],
         )
