@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import networkx as nx
 
-from topocal.topo.errors import FormatError, InputError, Where, one_line
+from topocal.topo.errors import (
+    FormatError,
+    InputError,
+    TopocalError,
+    TopologyError,
+    Where,
+    one_line,
+)
+from topocal.topo.json_values import from_json_value, to_json_value
 from topocal.topo.resource import LinkKind, NodeKind, PathClass, Resource, Use
 from topocal.topo.topology import Topology
 
@@ -33,6 +42,11 @@ VERSION: Final = 1
 
 _PAIR_LISTS: Final = ("no_peer_pairs", "stated_classes", "class_overrides")
 """Graph attributes that list pairs of endpoints, and a path class where they state one."""
+
+_GRAPH_FIELDS: Final = ("peer_access", *_PAIR_LISTS, "provenance", "notes")
+"""Graph attributes with a place of their own in the file; others stand under ``attributes``."""
+
+_OWN_FIELDS: Final = ("name", "resources", "uses")
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -86,8 +100,20 @@ def write_atomically(path: str | Path, content: bytes) -> None:
 
 
 def encode_document(document: dict[str, Any]) -> bytes:
-    """JSON with an end of line; floats survive the round trip exactly."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+    """JSON with an end of line; floats survive the round trip exactly.
+
+    Raises
+    ------
+    TopocalError
+        When the document holds what JSON cannot.
+    """
+    try:
+        return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+    except (TypeError, OverflowError, RecursionError, UnicodeEncodeError) as error:
+        raise TopocalError(
+            f"cannot be written as JSON: {one_line(error)}",
+            remedy="use numbers, text, lists and objects",
+        ) from error
 
 
 def decode_document(content: bytes, *, format: str, version: int, file: str) -> dict[str, Any]:
@@ -123,19 +149,37 @@ def decode_document(content: bytes, *, format: str, version: int, file: str) -> 
 
 
 def topology_to_document(topology: Topology) -> dict[str, Any]:
-    """The topology as JSON values."""
+    """The topology as JSON values.
+
+    Raises
+    ------
+    TopologyError
+        When an attribute has no JSON form, or the name of a field of its record.
+    """
     graph = topology.graph
+    known = {name: graph.graph[name] for name in _GRAPH_FIELDS if name in graph.graph}
+    more = {k: v for k, v in graph.graph.items() if k not in _GRAPH_FIELDS and k not in _OWN_FIELDS}
     return {
         "format": FORMAT,
         "version": VERSION,
         "name": topology.name,
-        "peer_access": graph.graph.get("peer_access"),
-        **{name: graph.graph[name] for name in _PAIR_LISTS if name in graph.graph},
-        "provenance": graph.graph["provenance"],
-        "notes": graph.graph["notes"],
-        "nodes": [{"id": node, **data} for node, data in graph.nodes(data=True)],
+        **{name: to_json_value(value) for name, value in known.items()},
+        **({"attributes": to_json_value(more)} if more else {}),
+        "nodes": [
+            _entry({"id": node, "kind": str(data["kind"])}, data)
+            for node, data in graph.nodes(data=True)
+        ],
         "links": [
-            {"id": key, "tail": tail, "head": head, **data}
+            _entry(
+                {
+                    "id": key,
+                    "tail": tail,
+                    "head": head,
+                    "kind": str(data["kind"]),
+                    "uses": [[resource, weight] for resource, weight in data.get("uses", ())],
+                },
+                data,
+            )
             for tail, head, key, data in graph.edges(keys=True, data=True)
         ],
         "resources": [_record(r) for r in topology.resources.values()],
@@ -143,20 +187,29 @@ def topology_to_document(topology: Topology) -> dict[str, Any]:
     }
 
 
+def _entry(fields: dict[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """``fields`` of a node or link and whatever else its ``data`` says."""
+    more = {k: v for k, v in data.items() if k not in ("kind", "uses")}
+    taken = sorted(fields.keys() & more.keys())
+    if taken:
+        raise TopologyError(
+            f"{fields['id']} has an attribute called {taken[0]}", remedy="give it another name"
+        )
+    return fields | {k: to_json_value(v) for k, v in more.items()}
+
+
 def _record(value: Resource | Use) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(value)
+    found = {
+        name: getattr(value, name)
+        for name in value.__dataclass_fields__
+        if getattr(value, name) is not None
+    }
+    for name, item in found.items():
+        if isinstance(item, tuple):
+            found[name] = [c.name if isinstance(c, PathClass) else c for c in item]
+        else:
+            found[name] = to_json_value(item)
     return found
-
-
-def _pairs(value: object, graph: nx.MultiDiGraph) -> list[list[str]]:
-    """Entries ``[a, b]`` or ``[a, b, class]`` of nodes that exist and classes that exist."""
-    entries = msgspec.convert(value, list[list[str]])
-    for entry in entries:
-        if not 2 <= len(entry) <= 3 or not all(name in graph for name in entry[:2]):
-            raise KeyError(f"pair {one_line(entry)} names a node that is not listed")
-        for name in entry[2:]:
-            PathClass[name]
-    return entries
 
 
 def topology_from_document(document: dict[str, Any], *, file: str) -> Topology:
@@ -172,33 +225,81 @@ def topology_from_document(document: dict[str, Any], *, file: str) -> Topology:
     try:
         graph = nx.MultiDiGraph()
         for node in document["nodes"]:
-            node = dict(node)
-            graph.add_node(node.pop("id"), **node | {"kind": NodeKind(node["kind"])})
+            _add_node(graph, dict(node))
+        keys: set[str] = set()
         for link in document["links"]:
-            link = dict(link)
-            key, tail, head = link.pop("id"), link.pop("tail"), link.pop("head")
-            if tail not in graph or head not in graph:
-                raise KeyError(f"link {key} joins a node that is not listed")
-            link["kind"] = LinkKind(link["kind"])
-            link["uses"] = tuple((str(r), float(w)) for r, w in link["uses"])
-            graph.add_edge(tail, head, key=key, **link)
-        resources = msgspec.convert(document["resources"], list[Resource])
+            _add_link(graph, dict(link), keys)
+        more = document.get("attributes", {})
+        known: dict[str, Any] = {n: document[n] for n in _GRAPH_FIELDS if n in document}
+        for name in _PAIR_LISTS:
+            msgspec.convert(known.get(name, []), list[list[str]])
+        for name in ("provenance", "notes"):
+            msgspec.convert(known.get(name, []), list[str])
+        msgspec.convert(known.get("peer_access"), bool | None)
         graph.graph.update(
-            name=document["name"],
-            resources={r.id: r for r in resources},
-            uses=msgspec.convert(document["uses"], list[Use]),
-            peer_access=document["peer_access"],
-            **{name: _pairs(document[name], graph) for name in _PAIR_LISTS if name in document},
-            provenance=document["provenance"],
-            notes=document["notes"],
+            from_json_value(msgspec.convert(more, dict[str, Any])),
+            name=msgspec.convert(document["name"], str),
+            resources=_resources(document["resources"]),
+            uses=[_use(u) for u in document["uses"]],
+            **{name: from_json_value(value) for name, value in known.items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+        FormatError,
+        msgspec.ValidationError,
+    ) as error:
         raise FormatError(
             f"damaged topology: {type(error).__name__} {one_line(error)}",
             where=Where(file=file),
             remedy="write it again with topocal read or discover",
         ) from error
     return Topology(graph)
+
+
+def _add_node(graph: nx.MultiDiGraph, node: dict[str, Any]) -> None:
+    name = msgspec.convert(node.pop("id"), str)
+    if name in graph:
+        raise ValueError(f"node {name} is listed twice")
+    kind = NodeKind(node.pop("kind"))
+    more = {key: from_json_value(value) for key, value in node.items()}
+    graph.add_node(name, kind=kind, **more)
+
+
+def _add_link(graph: nx.MultiDiGraph, link: dict[str, Any], keys: set[str]) -> None:
+    key, tail, head = (msgspec.convert(link.pop(f), str) for f in ("id", "tail", "head"))
+    if tail not in graph or head not in graph:
+        raise ValueError(f"link {key} joins a node that is not listed")
+    if key in keys:
+        raise ValueError(f"link {key} is listed twice")
+    keys.add(key)
+    kind = LinkKind(link.pop("kind"))
+    uses = tuple(msgspec.convert(link.pop("uses"), list[tuple[str, float]]))
+    more = {name: from_json_value(value) for name, value in link.items()}
+    msgspec.convert(more.get("nominal_Bps"), float | None)
+    msgspec.convert(more.get("reverse"), str | None)
+    graph.add_edge(tail, head, key=key, kind=kind, uses=uses, **more)
+
+
+def _resources(entries: Any) -> dict[str, Resource]:
+    found: dict[str, Resource] = {}
+    for entry in entries:
+        values = {name: from_json_value(value) for name, value in dict(entry).items()}
+        resource = msgspec.convert(values, Resource)
+        if resource.id in found:
+            raise ValueError(f"resource {resource.id} is listed twice")
+        found[resource.id] = resource
+    return found
+
+
+def _use(entry: Any) -> Use:
+    values = dict(entry)
+    if "path_classes" in values:
+        values["path_classes"] = [PathClass[name].value for name in values["path_classes"]]
+    return msgspec.convert(values, Use)
 
 
 def write_topology(topology: Topology, path: str | Path) -> None:

@@ -69,11 +69,14 @@ class Chains:
         out[:, -1] = self.last
         return out
 
-    def totals(self, per_link: Ints) -> Ints:
-        """Sum of a figure per link over each chain; ``per_link[-1]`` must be zero."""
-        per_path = per_link[self.table].sum(axis=1)
-        per_path = np.concatenate([per_path, np.zeros((1, *per_link.shape[1:]), dtype=np.int64)])
-        found: Ints = per_link[self.first] + per_path[self.path] + per_link[self.last]
+    def totals(self, per_link: NDArray[np.int16]) -> NDArray[np.int16]:
+        """Sum of figures per link over each chain; ``per_link[-1]`` must be zero.
+
+        ``per_link`` has shape (links + 1, figures), the result (q, figures).
+        """
+        per_path = per_link[self.table].sum(axis=1, dtype=np.int16)
+        per_path = np.concatenate([per_path, per_link[-1:]])
+        found: NDArray[np.int16] = per_link[self.first] + per_path[self.path] + per_link[self.last]
         return found
 
 
@@ -207,7 +210,8 @@ class Layer:
         found: NDArray[np.float64] = self._out.cost[s, i] + self._in.cost[d, j]
         known = (u >= 0) & (v >= 0)
         if known.all():
-            return found + self._distance[self._row[u], v]
+            found += self._distance[self._row[u], v]
+            return found
         found[~known] = np.inf
         found[known] += self._distance[self._row[u[known]], v[known]]
         return found
@@ -273,11 +277,17 @@ class _Attachments:
 
     @property
     def width(self) -> int:
-        return self.core.shape[1]
+        return int(self.core.shape[1])
 
     @classmethod
     def make(
-        cls, terminals: Ints, core_of: Ints, links: Ints, outer: Ints, inner: Ints, cost: Ints
+        cls,
+        terminals: Ints,
+        core_of: Ints,
+        links: Ints,
+        outer: Ints,
+        inner: Ints,
+        cost: NDArray[np.float64],
     ) -> _Attachments:
         """``outer`` and ``inner`` name the ends of ``links`` outside and inside the core."""
         terminal_of = np.full(len(core_of), -1, dtype=np.int64)

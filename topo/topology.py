@@ -8,8 +8,12 @@ Graph attributes (networkx functions work on the graph as it is)
 ----------------------------------------------------------------
 ``graph.graph``
     ``name``: str; ``resources``: ``{id: Resource}``; ``uses``: ``list[Use]``;
-    ``peer_access``: bool or None, whether endpoints may copy to each other
-    directly (None: nothing says so); ``provenance``: ``list[str]``.
+    ``peer_access``: bool or None, whether GPUs may copy to each other directly
+    (None: nothing says so); ``no_peer_pairs``: ``[[a, b], …]``, pairs that may not,
+    in either direction; ``class_overrides``: ``[[a, b, "PIX"], …]``, path classes
+    that hold whatever a route crosses; ``stated_classes``: the same form, what a
+    file said, for comparison only; ``provenance``: ``list[str]``; ``notes``:
+    ``list[str]``, what the reader has to tell the user.
 ``graph.nodes[n]``
     ``kind``: :class:`NodeKind`; ``label``: str; anything else that the source
     says (``bus_id``, ``numa``, ``host``, ``model``, …) as JSON values.
@@ -17,13 +21,13 @@ Graph attributes (networkx functions work on the graph as it is)
     ``key`` is the link id; ``kind``: :class:`LinkKind`; ``nominal_Bps``: float
     or None; ``uses``: ``((resource id, weight), …)``; ``reverse``: the id of the
     other direction or None; anything else that the source says
-    (``generation``, ``width``, ``count``, …) as JSON values.
+    (``generation``, ``width``, ``count``, …) as JSON values.  ``path_class`` (a
+    name such as ``"NODE"``) is the class of a route that is this link alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +35,8 @@ import networkx as nx
 
 from topocal.topo.errors import TopologyError, UnknownEndpointError, Where
 from topocal.topo.naming import natural_key
-from topocal.topo.resource import Link, LinkKind, NodeKind, Resource, Use
+from topocal.topo.resource import Link, NodeKind, Resource, Use
+from topocal.topo.validation import Problem, doubts, inconsistencies
 
 if TYPE_CHECKING:
     from topocal.topo.router import Router
@@ -40,18 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["Problem", "Topology", "natural_key"]
 
 _LINK_FIELDS = frozenset({"kind", "nominal_Bps", "uses", "reverse"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """Something that :meth:`Topology.validate` found, and what to do about it."""
-
-    about: str
-    what: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.about}: {self.what}; {self.remedy}"
 
 
 class Topology:
@@ -73,7 +66,7 @@ class Topology:
 
     def __init__(self, graph: nx.MultiDiGraph) -> None:
         self.graph: nx.MultiDiGraph = nx.freeze(graph)
-        serious = _inconsistencies(graph)
+        serious = inconsistencies(graph)
         if serious:
             raise TopologyError(
                 serious[0].about + ": " + serious[0].what, remedy=serious[0].remedy, about=serious
@@ -164,7 +157,7 @@ class Topology:
 
     def validate(self) -> list[Problem]:
         """Every problem with its remedy, the harmless ones included; empty when all is well."""
-        return _inconsistencies(self.graph) + _doubts(self.graph)
+        return inconsistencies(self.graph) + doubts(self)
 
     def _content(self) -> tuple[Any, ...]:
         graph = self.graph
@@ -187,79 +180,3 @@ class Topology:
             f"<Topology {self.name!r}: {len(self.endpoints)} endpoints, "
             f"{len(self.links)} links, {len(self.resources)} resources>"
         )
-
-
-def _inconsistencies(graph: nx.MultiDiGraph) -> list[Problem]:
-    """What the rest of the code could not work with."""
-    problems: list[Problem] = []
-
-    def note(about: object, what: str, remedy: str) -> None:
-        problems.append(Problem(about=str(about), what=what, remedy=remedy))
-
-    resources = graph.graph.get("resources")
-    if not isinstance(resources, dict) or not isinstance(graph.graph.get("uses"), list):
-        note("graph", "has no resources or uses", "build it with topocal.topo.builder")
-        return problems
-    for node, kind in graph.nodes(data="kind"):
-        if not isinstance(kind, NodeKind):
-            note(node, f"node of kind {kind!r}", "give it a topocal.topo.resource.NodeKind")
-    keys: set[str] = set()
-    for tail, head, key, data in graph.edges(keys=True, data=True):
-        if key in keys:
-            note(key, "two links have this id", "number them: …#2")
-        keys.add(key)
-        if tail == head:
-            note(key, "link from a node to itself", "remove it")
-        if not isinstance(data.get("kind"), LinkKind):
-            note(key, f"link of kind {data.get('kind')!r}", "give it a LinkKind")
-        for resource, weight in data.get("uses", ()):
-            if resource not in resources:
-                note(key, f"uses the unknown resource {resource}", "add the resource")
-            if not weight > 0:
-                note(key, f"uses {resource} with weight {weight}", "give a weight above 0")
-    for use in graph.graph["uses"]:
-        if use.resource not in resources:
-            note(use.resource, "is used but is not a resource", "add the resource")
-        for name in (*(use.sources or ()), *(use.destinations or ())):
-            if name not in graph:
-                note(use.resource, f"is used by the unknown endpoint {name}", "name an endpoint")
-    for resource in resources.values():
-        nominal = resource.nominal_Bps
-        if nominal is not None and not nominal >= 0:
-            note(resource.id, f"nominal capacity {nominal}", "give bytes per second, or None")
-        if not 0 < resource.kappa <= 1:
-            note(resource.id, f"overlap factor {resource.kappa}", "give 0 < kappa <= 1")
-    return problems
-
-
-def _doubts(graph: nx.MultiDiGraph) -> list[Problem]:
-    """What is legal but probably not meant."""
-    problems = []
-    for node in graph.nodes:
-        if graph.degree(node) == 0 and graph.number_of_nodes() > 1:
-            problems.append(
-                Problem(about=node, what="has no link", remedy="connect it or remove it")
-            )
-    keys = {key for _, _, key in graph.edges(keys=True)}
-    for tail, head, key, data in graph.edges(keys=True, data=True):
-        reverse = data.get("reverse")
-        if reverse is not None and reverse not in keys:
-            problems.append(
-                Problem(
-                    about=key,
-                    what=f"its other direction {reverse} does not exist",
-                    remedy=f"add a link {head}->{tail}",
-                )
-            )
-    used = {r for _, _, _, d in graph.edges(keys=True, data=True) for r, _ in d.get("uses", ())}
-    used |= {use.resource for use in graph.graph["uses"]}
-    for resource in graph.graph["resources"]:
-        if resource not in used:
-            problems.append(
-                Problem(
-                    about=resource,
-                    what="no link or endpoint uses this resource",
-                    remedy="use it or remove it",
-                )
-            )
-    return problems
