@@ -123,7 +123,7 @@ def vendor_by_name(name: str) -> str | None:
     '0x10de'
     """
     lower = name.strip().lower()
-    return next((id for start, id in _VENDORS if lower.startswith(start)), None)
+    return next((vendor for start, vendor in _VENDORS if lower.startswith(start)), None)
 
 
 def class_by_name(name: str) -> str | None:

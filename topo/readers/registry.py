@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from topocal.topo.errors import FormatError, InputError, Where, one_line
+from topocal.topo.readers.hwloc import HWLOC
 from topocal.topo.readers.nccl_log import NCCL_LOG
 from topocal.topo.readers.nccl_xml import NCCL_XML
 from topocal.topo.readers.reader import Reader, read_text
@@ -16,6 +17,7 @@ __all__ = ["READERS", "parse_any", "read_any", "sniff"]
 READERS: tuple[Reader, ...] = (
     TOPOLOGY_JSON,
     NCCL_XML,
+    HWLOC,
     NCCL_LOG,
 )
 """In the order they are asked: the most particular first."""
