@@ -68,7 +68,7 @@ class _Tree:
         self._file = file
         self._ports: dict[str, Port] = {}
         self._switches: dict[str, str] = {}
-        self._up_links: dict[str, tuple[str, str]] = {}
+        self._links: dict[tuple[str, str], tuple[str, str]] = {}
         self._doubted: set[str] = set()
         self._findings: dict[str, list[str]] = defaultdict(list)
         self.ids: dict[str, str] = {}
@@ -178,7 +178,7 @@ class _Tree:
         if upstream.address in self._doubted:
             text = verdict.attributes.get("speed_text") or str(upstream.state)
             verdict = Verdict(attributes={"speed_text": text}, finding=_DOUBT)
-        self._connect(above, node, upstream.address, verdict)
+        self._connect(above, node, (upstream.address, ""), verdict)
         self._switches[upstream.address] = node
         return node
 
@@ -194,25 +194,29 @@ class _Tree:
 
     # Links
 
-    def _connect(
-        self,
-        above: str,
-        node: str,
-        key: str,
-        verdict: Verdict,
-        resources: tuple[str, str] | None = None,
-    ) -> None:
-        self._up_links[key] = self._builder.connect(
+    def _link_of(self, function: PciFunction, lower: PciFunction) -> tuple[str, str]:
+        """Which physical link a function is at: functions of one card share it.
+
+        On a root bus, where nothing says that there is a link, each stands alone.
+        """
+        port = self._upper(lower)
+        return (function.address, "") if port is None else (port.address, lower.slot)
+
+    def _connect(self, above: str, node: str, link: tuple[str, str], verdict: Verdict) -> None:
+        shared = self._links.get(link)
+        made = self._builder.connect(
             above,
             node,
             LinkKind.PCIE,
             nominal_Bps=verdict.nominal_Bps,
-            resources=resources,
+            resources=shared,
             source=verdict.source,
             **verdict.attributes,
         )
-        if verdict.finding and resources is None:
-            self._findings[verdict.finding].append(node)
+        if shared is None:
+            self._links[link] = made
+            if verdict.finding:
+                self._findings[verdict.finding].append(node)
 
     def _card_switches(self) -> dict[str, PciFunction]:
         """Upstream ports that are part of a card, by the card's slot."""
@@ -247,21 +251,20 @@ class _Tree:
         for lower, verdict in zip(lowers, verdicts, strict=True):
             if verdict.contradicts:
                 self._doubt(lower, verdict)
-        first_of: dict[tuple[str, str], str] = {}
+        links: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
         for function, lower, verdict in zip(endpoints, lowers, verdicts, strict=True):
-            node = self._add_endpoint(function)
-            port = self._upper(lower)
-            anchor = self._anchor(port, function.root)
+            links[self._link_of(function, lower)].append(verdict)
+        for function, lower in zip(endpoints, lowers, strict=True):
+            link = self._link_of(function, lower)
+            # What is known of one function of a card holds for the card's link.
+            verdict = next((v for v in links[link] if v.nominal_Bps is not None), links[link][0])
             if lower is not function:
                 verdict = replace(
                     verdict, attributes=verdict.attributes | {"card_switch": lower.address}
                 )
-            # Functions of one card share its link; on a root bus there is no link to share.
-            resources = None
-            if port is not None:
-                first = first_of.setdefault((port.address, lower.slot), function.address)
-                resources = self._up_links.get(first)
-            self._connect(anchor, node, function.address, verdict, resources)
+            node = self._add_endpoint(function)
+            anchor = self._anchor(self._upper(lower), function.root)
+            self._connect(anchor, node, link, verdict)
         for finding, nodes in self._findings.items():
             self._builder.note(f"{few(nodes)}: {finding}")
         self._note_redirects(endpoints)

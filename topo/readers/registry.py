@@ -6,6 +6,7 @@ from pathlib import Path
 
 from topocal.topo.errors import FormatError, InputError, Where, one_line
 from topocal.topo.readers.hwloc import HWLOC
+from topocal.topo.readers.lspci import LSPCI
 from topocal.topo.readers.nccl_log import NCCL_LOG
 from topocal.topo.readers.nccl_xml import NCCL_XML
 from topocal.topo.readers.reader import Reader, read_text
@@ -19,6 +20,7 @@ READERS: tuple[Reader, ...] = (
     NCCL_XML,
     HWLOC,
     NCCL_LOG,
+    LSPCI,
 )
 """In the order they are asked: the most particular first."""
 

@@ -89,14 +89,16 @@ def add_sockets(
     Parameters
     ----------
     nodes
-        In the order of their numbers.  None at all makes one socket.
+        In the order of their numbers.  None at all makes one socket that nothing is said of.
     distances
         The firmware's relative distances; a note of them stands at the links.
     endpoints
         Whether to add ``cpu…`` and ``memory…`` endpoints, too.
     """
-    with_cpus = [n for n in nodes if n.cpu_list != ""] or [MemoryNode(number=0)]
-    if bare := [n for n in nodes if n.cpu_list == "" and n not in with_cpus]:
+    with_cpus = [n for n in nodes if n.cpu_list != ""]
+    if not with_cpus:
+        return Sockets(builder, {0: builder.node("socket0", NodeKind.SOCKET)})
+    if bare := [n for n in nodes if n.cpu_list == ""]:
         holding = [n.number for n in bare if n.memory_bytes != 0]
         if holding:
             listed = ", ".join(map(str, holding[:8])) + (", …" if len(holding) > 8 else "")
