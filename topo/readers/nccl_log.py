@@ -25,7 +25,7 @@ from topocal.topo.readers.nccl_tree import some
 from topocal.topo.readers.numbering import number_devices
 from topocal.topo.readers.pci import bus_id_of_number, normal_id
 from topocal.topo.readers.reader import Reader
-from topocal.topo.resource import LinkKind, NodeKind
+from topocal.topo.resource import LinkKind, NodeKind, PathClass
 from topocal.topo.topology import Topology, natural_key
 
 __all__ = ["NCCL_LOG", "looks_like_nccl_log", "parse_nccl_log"]
@@ -51,6 +51,9 @@ _LINKS: Final = {
     "SYS": LinkKind.SMP,
     "QPI": LinkKind.SMP,
 }
+_OWN_WORDS: Final = {"XGMI": "NVL", "P2C": "PHB"}
+"""RCCL's word for its GPU fabric; PCIe up to a processor and its chip-to-chip link down."""
+
 _NO_NUMA: Final = 2**64 - 1
 _EMULATED_GBPS: Final = 0.2
 """What NCCL counts for 2.5 GT/s x1 (15 / 80 GB/s)."""
@@ -148,9 +151,8 @@ class _Shape:
         self._connect()
         self._join_cpus()
         self._note_figures()
-        topology = self.builder.build()
-        topology.graph.graph["stated_classes"] = self._classes()
-        return topology
+        self.builder.stated_classes = self._classes()
+        return self.builder.build()
 
     def _prefix(self, node: DumpNode) -> str:
         return f"host{self._hosts.index(node.system)}/" if len(self._hosts) > 1 else ""
@@ -282,7 +284,9 @@ class _Shape:
             if a == b or not {path.source[0], path.target[0]} <= {"GPU", "NET"} or not (a and b):
                 continue
             pair = (a, b) if natural_key(a) < natural_key(b) else (b, a)
-            found.setdefault(pair, "NVL" if path.path_class == "XGMI" else path.path_class)
+            word = _OWN_WORDS.get(path.path_class, path.path_class)
+            if word in PathClass.__members__:
+                found.setdefault(pair, word)
         ordered = sorted(found.items(), key=lambda item: tuple(map(natural_key, item[0])))
         return [[a, b, path_class] for (a, b), path_class in ordered]
 

@@ -1,0 +1,341 @@
+"""Where files about one machine disagree, and where one file disagrees with itself.
+
+Neither side is taken for right: a contradiction says what each says and leaves
+the choice to the user, or to a measurement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from topocal.topo.match import Match
+from topocal.topo.readers.pci import bus_id_key, normal_bus_id
+from topocal.topo.resource import NodeKind
+from topocal.topo.topology import natural_key
+from topocal.topo.view import View, uplink_text
+
+__all__ = ["Contradiction", "between", "within"]
+
+_SHOWN: Final = 6
+_TOLERANCE: Final = 0.01
+_MOST_ENDPOINTS: Final = 1_000
+"""Pairs are compared up to so many devices: beyond, a table of them is too large."""
+
+_SAME_DISTANCE: Final = {"NODE": "PHB", "P2C": "PHB", "XGMI": "NVL"}
+"""Words of different tools for one thing: NCCL knows no NODE and calls it PHB."""
+
+_NOT_OF_THE_TREE: Final = frozenset({"NVL", "NVB", "C2C", "PXN", "NET", "LOC", "DIS"})
+"""Classes that say nothing about the PCIe tree, which the other file may show alone."""
+
+_PREDICTABLE: Final = re.compile(
+    r"(?:rdmap|rocep|ibp|enp|wlp|roceP[0-9]+p|ibP[0-9]+p|enP[0-9]+p)([0-9]+)s[0-9]"
+)
+"""systemd's predictable names: ``p`` is the PCI bus in decimal (systemd.net-naming-scheme)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """Two statements that cannot both hold.
+
+    Attributes
+    ----------
+    about
+        The device, link or pair.
+    what
+        What is at odds, in a sentence.
+    evidence
+        What each side says.
+    """
+
+    about: str
+    what: str
+    evidence: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        shown = _some(self.evidence, between="; ")
+        return f"{self.about}: {self.what}" + (f" ({shown})" if shown else "")
+
+
+def within(view: View) -> Iterator[Contradiction]:
+    """What one file says against itself."""
+    yield from _trained_low(view)
+    yield from _narrow_bridges(view)
+    yield from _gpu_order(view)
+    yield from _nic_names(view)
+
+
+def _trained_low(view: View) -> Iterator[Contradiction]:
+    for node, link in view.uplink.items():
+        now = (link.get("generation"), link.get("width"))
+        best = (link.get("max_generation"), link.get("max_width"))
+        low = [
+            word
+            for word, have, could in zip(("speed", "width"), now, best, strict=True)
+            if have is not None and could is not None and have < could
+        ]
+        if low:
+            could = {"generation": best[0] or now[0], "width": best[1] or now[1]}
+            yield Contradiction(
+                about=node,
+                what=f"the link above is trained below its capability in {' and '.join(low)}"
+                + (" (an idle GPU may save power: read it under load)" if "speed" in low else ""),
+                evidence=(f"runs {uplink_text(link)}", f"could run {uplink_text(could)}"),
+            )
+
+
+def _narrow_bridges(view: View) -> Iterator[Contradiction]:
+    """Bridges with fewer lanes than a card below: either badly trained, or not the data's way."""
+    widest: dict[str, tuple[int, str]] = {}
+    for node, link in view.uplink.items():
+        width = link.get("width")
+        if not isinstance(width, int) or not view.graph.nodes[node]["kind"].is_endpoint:
+            continue
+        above = view.above[node][0]
+        while above in view.above:
+            widest[above] = max(widest.get(above, (0, "")), (width, node))
+            above = view.above[above][0]
+    for bridge, (width, card) in widest.items():
+        own = view.uplink.get(bridge, {}).get("width")
+        if isinstance(own, int) and own < width:
+            yield Contradiction(
+                about=bridge,
+                what=f"a link of {own} lanes above a card of {width}: badly trained, or not the "
+                "way that data takes",
+                evidence=(
+                    f"{bridge}: {uplink_text(view.uplink[bridge])}",
+                    f"{card}: {uplink_text(view.uplink[card])}",
+                ),
+            )
+
+
+def _gpu_order(view: View) -> Iterator[Contradiction]:
+    numbered = []
+    for gpu in view.of_kind(NodeKind.GPU):
+        index, bus_id = view.get(gpu, "index"), view.get(gpu, "bus_id")
+        if isinstance(index, int) and isinstance(bus_id, str) and normal_bus_id(bus_id) == bus_id:
+            host = str(view.get(gpu, "host") or "")
+            numbered.append((host, index, (host, bus_id_key(bus_id)), bus_id, gpu))
+    numbered.sort()
+    by_address = sorted(numbered, key=lambda entry: entry[2])
+    moved = [a for a, b in zip(numbered, by_address, strict=True) if a is not b]
+    if moved:
+        yield Contradiction(
+            about="GPU order",
+            what="GPU numbers do not follow PCI addresses, so tools that number by address "
+            "(nvidia-smi) mean other GPUs (CUDA_DEVICE_ORDER=PCI_BUS_ID makes CUDA follow)",
+            evidence=tuple(f"{gpu} is {bus_id}" for _, _, _, bus_id, gpu in moved),
+        )
+
+
+def _nic_names(view: View) -> Iterator[Contradiction]:
+    odd = []
+    for nic in view.of_kind(NodeKind.NIC):
+        bus_id = view.get(nic, "bus_id")
+        for name in view.get(nic, "net_names") or ():
+            match = _PREDICTABLE.match(str(name))
+            if match is None or not isinstance(bus_id, str) or ":" not in bus_id:
+                continue
+            bus = bus_id.split(":")[1]
+            if len(match[1]) <= 3 and int(match[1]) != int(bus, 16):
+                odd.append(f"{name} is named for bus {int(match[1]):02x} and listed at {bus_id}")
+    if odd:
+        yield Contradiction(
+            about="NIC names",
+            what="names that the kernel makes of PCI addresses belong to other addresses",
+            evidence=tuple(odd),
+        )
+
+
+def between(first: View, second: View, match: Match) -> Iterator[Contradiction]:
+    """What two files about one machine say against each other."""
+    yield from _roles(first, second)
+    yield from _devices(first, second, match)
+    yield from _attributes(first, second, match)
+    yield from _uplinks(first, second, match)
+    yield from _fabric(first, second, match)
+    yield from _classes(first, second, match)
+    yield from _peer_access(first, second)
+
+
+def _roles(first: View, second: View) -> Iterator[Contradiction]:
+    clashes = []
+    for key, node in first.by_bus.items():
+        other = second.by_bus.get(key)
+        if other is None:
+            continue
+        a, b = first.graph.nodes[node]["kind"], second.graph.nodes[other]["kind"]
+        if a is not b and (a.is_endpoint or b.is_endpoint):
+            clashes.append(f"{key[1]} is a {a} in {first.name} and a {b} in {second.name}")
+    if clashes:
+        yield Contradiction(
+            about="PCI addresses",
+            what="one address is two kinds of device",
+            evidence=tuple(clashes),
+        )
+
+
+def _devices(first: View, second: View, match: Match) -> Iterator[Contradiction]:
+    moved = []
+    for a, b in match.endpoints.items():
+        here, there = first.get(a, "bus_id"), second.get(b, "bus_id")
+        if here is not None and there is not None and here != there:
+            moved.append(f"{a} is {here} in {first.name} and {there} in {second.name}")
+    if moved:
+        yield Contradiction(
+            about="PCI addresses", what="devices have different addresses", evidence=tuple(moved)
+        )
+    for kind, word in ((NodeKind.GPU, "GPUs"), (NodeKind.NIC, "NICs")):
+        counts = [len(view.of_kind(kind)) for view in (first, second)]
+        alone = []
+        for view, nodes in ((first, match.only_first), (second, match.only_second)):
+            these = [_described(view, n) for n in nodes if view.graph.nodes[n]["kind"] is kind]
+            if these:
+                alone.append(f"only in {view.name}: {_some(these)}")
+        if all(counts) and alone:
+            yield Contradiction(
+                about=word,
+                what=f"the files list different {word}: {counts[0]} in {first.name}, "
+                f"{counts[1]} in {second.name}",
+                evidence=tuple(alone),
+            )
+    yield from _switches(first, second, match)
+
+
+def _switches(first: View, second: View, match: Match) -> Iterator[Contradiction]:
+    """The switch above a device, where neither file knows the other's at all."""
+    odd = []
+    for a, b in match.endpoints.items():
+        above = [view.above.get(node, ("",))[0] for view, node in ((first, a), (second, b))]
+        if not all(above):
+            continue
+        here, there = first.get(above[0], "bus_id"), second.get(above[1], "bus_id")
+        if here is None or there is None or here == there:
+            continue
+        host = str(first.get(a, "host") or "")
+        if (host, here) not in second.by_bus and (host, there) not in first.by_bus:
+            odd.append(f"{a}: below {here} in {first.name}, below {there} in {second.name}")
+    if odd:
+        yield Contradiction(
+            about="PCIe switches",
+            what="the files put devices below different switches",
+            evidence=tuple(odd),
+        )
+
+
+def _attributes(first: View, second: View, match: Match) -> Iterator[Contradiction]:
+    for attribute, about, what in (
+        ("index", "numbers", "the files number devices differently"),
+        ("numa", "NUMA nodes", "the files put devices on different NUMA nodes"),
+        ("model", "models", "the files name different models"),
+        ("device", "PCI device ids", "the files give different ones"),
+        ("network_Bps", "network speed", "the files give different bytes per second"),
+        ("cpu_list", "processors", "the files give NUMA nodes different ones"),
+    ):
+        odd = []
+        for a, b in match.nodes.items():
+            here, there = first.get(a, attribute), second.get(b, attribute)
+            if here is not None and there is not None and not _same(attribute, here, there):
+                odd.append(f"{a}: {here} in {first.name}, {there} in {second.name}")
+        if odd:
+            yield Contradiction(about=about, what=what, evidence=tuple(odd))
+
+
+def _uplinks(first: View, second: View, match: Match) -> Iterator[Contradiction]:
+    """Speed and width of the PCIe links above the same devices."""
+    for attribute, what in (
+        ("generation", "the files give PCIe links different speeds"),
+        ("width", "the files give PCIe links different widths"),
+    ):
+        odd = []
+        for a, b in match.nodes.items():
+            here = first.uplink.get(a, {}).get(attribute)
+            there = second.uplink.get(b, {}).get(attribute)
+            if here is not None and there is not None and here != there:
+                odd.append(
+                    f"{a}: {uplink_text(first.uplink[a])} in {first.name}, "
+                    f"{uplink_text(second.uplink[b])} in {second.name}"
+                )
+        if odd:
+            yield Contradiction(about="PCIe links", what=what, evidence=tuple(odd))
+
+
+def _fabric(first: View, second: View, match: Match) -> Iterator[Contradiction]:
+    odd = []
+    for a, b in match.endpoints.items():
+        here, there = first.fabric_count.get(a), second.fabric_count.get(b)
+        if here is not None and there is not None and here != there:
+            odd.append(f"{a}: {here} in {first.name}, {there} in {second.name}")
+    if odd:
+        yield Contradiction(
+            about="GPU links",
+            what="the files give GPUs different numbers of NVLink or xGMI links",
+            evidence=tuple(odd),
+        )
+
+
+def _classes(first: View, second: View, match: Match) -> Iterator[Contradiction]:
+    """How far apart the same pairs are, in one file and in the other."""
+    pairs = match.endpoints
+    if not 2 <= len(pairs) <= _MOST_ENDPOINTS:
+        return
+    here = first.path_classes(list(pairs))
+    there = second.path_classes(list(pairs.values()))
+    odd: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for pair, stated in here.items():
+        other = there.get(frozenset(pairs[node] for node in pair))
+        if other is None:
+            continue
+        one, two = (_SAME_DISTANCE.get(word, word) for word in (stated, other))
+        if one != two and _comparable(one, first, two, second):
+            odd[stated, other].append("-".join(sorted(pair, key=natural_key)))
+    for (stated, other), names in sorted(odd.items()):
+        names.sort(key=natural_key)
+        yield Contradiction(
+            about=f"{len(names)} pairs" if len(names) > 1 else names[0],
+            what=f"{stated} in {first.name}, {other} in {second.name}",
+            evidence=tuple(names) if len(names) > 1 else (),
+        )
+
+
+def _comparable(one: str, first: View, two: str, second: View) -> bool:
+    """Whether both files speak of the same thing: a file may show the PCIe tree alone."""
+    if one in _NOT_OF_THE_TREE or two in _NOT_OF_THE_TREE:
+        both_show_fabric = bool(first.fabric_links) and bool(second.fabric_links)
+        return "NVL" in (one, two) and both_show_fabric
+    return True
+
+
+def _peer_access(first: View, second: View) -> Iterator[Contradiction]:
+    here, there = (view.graph.graph.get("peer_access") for view in (first, second))
+    if here is not None and there is not None and here != there:
+        words = {True: "direct copies", False: "no direct copies"}
+        yield Contradiction(
+            about="peer access",
+            what="the files disagree on copies between GPUs",
+            evidence=(f"{first.name}: {words[here]}", f"{second.name}: {words[there]}"),
+        )
+
+
+def _some(texts: Sequence[str], *, between: str = ", ") -> str:
+    """The first few of many texts."""
+    more = len(texts) - _SHOWN
+    return between.join([*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _described(view: View, node: str) -> str:
+    bus_id = view.get(node, "bus_id")
+    return node if bus_id is None else f"{node} at {bus_id}"
+
+
+def _same(attribute: str, one: Any, other: Any) -> bool:
+    if attribute == "model" and isinstance(one, str) and isinstance(other, str):
+        # One tool's "H100" is another's "NVIDIA H100 80GB HBM3".
+        a, b = one.casefold(), other.casefold()
+        return a in b or b in a
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= _TOLERANCE * max(abs(one), abs(other))
+    return bool(one == other)
