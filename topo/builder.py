@@ -113,6 +113,27 @@ class TopologyBuilder:
             )
         return forth, back
 
+    def include(self, topology: Topology) -> None:
+        """Add all that another topology has: nodes, links, resources, pairs, notes.
+
+        Raises
+        ------
+        TopologyError
+            When a node of it is here already.
+        """
+        graph = topology.graph
+        for node, data in graph.nodes(data=True):
+            if node in self._graph:
+                raise TopologyError(f"two nodes are called {node}", remedy="give each its own id")
+            self._graph.add_node(node, **data)
+        self._graph.add_edges_from(graph.edges(keys=True, data=True))
+        self._resources.update(topology.resources)
+        self._uses.extend(topology.uses)
+        for name in ("no_peer_pairs", "stated_classes", "class_overrides"):
+            getattr(self, name).extend(graph.graph.get(name) or ())
+        for known, new in ((self._provenance, "provenance"), (self._notes, "notes")):
+            known.extend(text for text in graph.graph.get(new) or () if text not in known)
+
     def resource(self, resource: Resource) -> str:
         """Add (or replace) a resource and return its id."""
         self._resources[resource.id] = resource
