@@ -20,7 +20,7 @@ from topocal.topo.view import View, uplink_text
 
 __all__ = ["Contradiction", "between", "within"]
 
-_SHOWN: Final = 6
+_SHOWN: Final = 3
 _TOLERANCE: Final = 0.01
 _MOST_ENDPOINTS: Final = 1_000
 """Pairs are compared up to so many devices: beyond, a table of them is too large."""
@@ -246,21 +246,20 @@ def _attributes(first: View, second: View, match: Match) -> Iterator[Contradicti
 
 def _uplinks(first: View, second: View, match: Match) -> Iterator[Contradiction]:
     """Speed and width of the PCIe links above the same devices."""
-    for attribute, what in (
-        ("generation", "the files give PCIe links different speeds"),
-        ("width", "the files give PCIe links different widths"),
-    ):
-        odd = []
-        for a, b in match.nodes.items():
-            here = first.uplink.get(a, {}).get(attribute)
-            there = second.uplink.get(b, {}).get(attribute)
-            if here is not None and there is not None and here != there:
-                odd.append(
-                    f"{a}: {uplink_text(first.uplink[a])} in {first.name}, "
-                    f"{uplink_text(second.uplink[b])} in {second.name}"
-                )
-        if odd:
-            yield Contradiction(about="PCIe links", what=what, evidence=tuple(odd))
+    odd = []
+    for a, b in match.nodes.items():
+        here, there = first.uplink.get(a, {}), second.uplink.get(b, {})
+        pairs = [(here.get(word), there.get(word)) for word in ("generation", "width")]
+        if any(None not in (one, two) and one != two for one, two in pairs):
+            odd.append(
+                f"{a}: {uplink_text(here)} in {first.name}, {uplink_text(there)} in {second.name}"
+            )
+    if odd:
+        yield Contradiction(
+            about="PCIe links",
+            what="the files give different speeds or widths",
+            evidence=tuple(odd),
+        )
 
 
 def _fabric(first: View, second: View, match: Match) -> Iterator[Contradiction]:

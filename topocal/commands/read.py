@@ -1,0 +1,185 @@
+"""``topocal read``: what other tools print about a machine, as topology.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topocal.topo.merge import Merged
+    from topocal.topo.topology import Topology
+
+__all__ = ["read"]
+
+_KIND_WORDS = {
+    "gpu": ("GPU", "GPUs"),
+    "nic": ("NIC", "NICs"),
+    "cpu": ("CPU", "CPUs"),
+    "memory": ("memory node", "memory nodes"),
+    "pcie-switch": ("PCIe switch", "PCIe switches"),
+    "host-bridge": ("host bridge", "host bridges"),
+    "socket": ("socket", "sockets"),
+    "nvswitch": ("NVSwitch group", "NVSwitch groups"),
+    "net-switch": ("network switch", "network switches"),
+    "group": ("group", "groups"),
+}
+
+
+def read(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Outputs of tools about one machine; - for standard input."),
+    ],
+    kind: Annotated[
+        str | None,
+        typer.Option("--as", metavar="FORMAT", help="What the files are, if not told by content."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Where to write topology.json."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Read what other tools print about a machine.
+
+    The kind of each file is told by its content.  Several files of one machine
+    are merged; where they disagree, both sides are printed.
+
+        topocal read topo.xml -o topology.json
+
+        topocal read topo-m.txt lspci.txt topo.xml -o topology.json
+
+        nvidia-smi topo -m | topocal read -
+    """
+    from topocal.console import print_json
+    from topocal.topo.io import write_topology
+    from topocal.topo.merge import merge
+
+    topologies = [_read_one(path, kind) for path in files]
+    merged = merge(topologies)
+    if output is not None:
+        write_topology(merged.topology, output)
+    if as_json:
+        print_json(_document(files, topologies, merged, output))
+    else:
+        _print(files, topologies, merged, output)
+
+
+def _read_one(path: Path, kind: str | None) -> Topology:
+    from topocal.topo.readers.reader import MAX_FILE_BYTES, decode_text
+    from topocal.topo.readers.registry import parse_any, read_any
+
+    if str(path) != "-":
+        return read_any(path, kind=kind)
+    name = "standard input"
+    content = typer.get_binary_stream("stdin").read(MAX_FILE_BYTES + 1)
+    return parse_any(decode_text(content, file=name), file=name, kind=kind)
+
+
+def _counts(topology: Topology) -> dict[str, int]:
+    """Nodes of each kind that there are, endpoints first."""
+    from topocal.topo.resource import NodeKind
+
+    kinds = [kind for _, kind in topology.graph.nodes(data="kind")]
+    return {str(kind): kinds.count(kind) for kind in NodeKind if kind in kinds}
+
+
+def _class_counts(topology: Topology) -> dict[str, int]:
+    """Pairs of GPUs (of all endpoints where there are none) by path class, near to far."""
+    import numpy as np
+
+    from topocal.topo.resource import PathClass
+
+    routes = topology.routes()
+    n = len(routes.endpoints)
+    codes = routes.path_class[np.triu_indices(n, k=1)]
+    counts = np.bincount(codes.astype(np.int64), minlength=len(PathClass))
+    return {c.name: int(counts[c]) for c in PathClass if counts[c]}
+
+
+def _unknown_links(topology: Topology) -> tuple[int, int]:
+    """Links without a nominal capacity, and all links."""
+    links = topology.links.values()
+    return sum(link.nominal_Bps is None for link in links), len(links)
+
+
+def _document(
+    files: Sequence[Path], topologies: Sequence[Topology], merged: Merged, output: Path | None
+) -> dict[str, Any]:
+    from topocal.topo.io import topology_to_document
+
+    unknown, links = _unknown_links(merged.topology)
+    return {
+        "files": [
+            {
+                "file": str(path),
+                "read_as": topology.graph.graph["provenance"],
+                "nodes": _counts(topology),
+                "notes": topology.graph.graph["notes"],
+            }
+            for path, topology in zip(files, topologies, strict=True)
+        ],
+        "contradictions": [
+            {"about": c.about, "what": c.what, "evidence": list(c.evidence)}
+            for c in merged.contradictions
+        ],
+        "nodes": _counts(merged.topology),
+        "path_classes": _class_counts(merged.topology),
+        "links": links,
+        "links_without_nominal": unknown,
+        "output": None if output is None else str(output),
+        "topology": topology_to_document(merged.topology),
+    }
+
+
+def _print(
+    files: Sequence[Path], topologies: Sequence[Topology], merged: Merged, output: Path | None
+) -> None:
+    from rich.text import Text
+
+    from topocal.console import console
+
+    out = console()
+
+    def line(text: str, *, style: str = "", indent: int = 0) -> None:
+        # Text, because file names may hold brackets, which Rich would take for markup.
+        out.print(Text(" " * indent + text, style=style))
+
+    for path, topology in zip(files, topologies, strict=True):
+        line(str(path), style="bold")
+        for source in topology.graph.graph["provenance"]:
+            line(f"read as {source.partition(': ')[2] or source}", indent=2)
+        line(_words(_counts(topology)), indent=2)
+        for note in topology.graph.graph["notes"]:
+            line(f"note: {note}", indent=2)
+    if merged.contradictions:
+        number = len(merged.contradictions)
+        line(f"{number} contradiction{'s' if number > 1 else ''}", style="bold")
+        for contradiction in merged.contradictions:
+            line(f"- {contradiction}", indent=2)
+    elif len(files) > 1:
+        line("the files do not contradict each other", style="bold")
+    line("machine", style="bold")
+    if len(files) > 1:
+        line(_words(_counts(merged.topology)), indent=2)
+    classes = _class_counts(merged.topology)
+    if classes:
+        what = "pairs of GPUs" if len(merged.topology.accelerators) > 1 else "pairs of endpoints"
+        line(f"{what}: " + ", ".join(f"{n} {name}" for name, n in classes.items()), indent=2)
+    unknown, links = _unknown_links(merged.topology)
+    if unknown:
+        line(f"nominal capacity unknown for {unknown} of {links} links", indent=2)
+    if output is not None:
+        line(f"written to {output}", indent=2)
+
+
+def _words(counts: dict[str, int]) -> str:
+    texts = []
+    for kind, number in counts.items():
+        one, many = _KIND_WORDS.get(kind, (kind, kind))
+        texts.append(f"{number} {one if number == 1 else many}")
+    return ", ".join(texts) or "nothing"
