@@ -9,7 +9,11 @@ from topocal.topo.readers.hwloc import HWLOC
 from topocal.topo.readers.lspci import LSPCI
 from topocal.topo.readers.nccl_log import NCCL_LOG
 from topocal.topo.readers.nccl_xml import NCCL_XML
+from topocal.topo.readers.numa_text import LSCPU, NUMACTL
+from topocal.topo.readers.nvidia_lists import NVIDIA_LISTS
+from topocal.topo.readers.nvidia_query import NVIDIA_QUERY
 from topocal.topo.readers.reader import Reader, read_text
+from topocal.topo.readers.topo_matrix import TOPO_MATRIX
 from topocal.topo.readers.topology_json import TOPOLOGY_JSON
 from topocal.topo.topology import Topology
 
@@ -20,7 +24,12 @@ READERS: tuple[Reader, ...] = (
     NCCL_XML,
     HWLOC,
     NCCL_LOG,
+    TOPO_MATRIX,
     LSPCI,
+    NVIDIA_QUERY,
+    NVIDIA_LISTS,
+    NUMACTL,
+    LSCPU,
 )
 """In the order they are asked: the most particular first."""
 
