@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from topocal.topo.builder import TopologyBuilder
-from topocal.topo.resource import LinkKind, NodeKind
+from topocal.topo.machines.server import Server
 from topocal.topo.topology import Topology
 
-__all__ = ["b70"]
+__all__ = ["b70", "l20", "l40s"]
 
 
 def b70() -> Topology:
@@ -22,15 +21,46 @@ def b70() -> Topology:
     Pair and fan-in rates of an 8-card B70 box over xccl, published with the layout
     of its switches and sockets; figures in docs/model.md.
     """
-    build = TopologyBuilder("b70")
-    build.source("published layout: 8 cards, 4 PCIe switches, 2 sockets; no link speeds")
-    for socket in range(2):
-        build.node(f"socket{socket}", NodeKind.SOCKET, label=f"socket {socket}", numa=socket)
-    build.connect("socket0", "socket1", LinkKind.SMP)
-    for switch in range(4):
-        build.node(f"switch{switch}", NodeKind.PCIE_SWITCH, label=f"PCIe switch {switch}")
-        build.connect(f"switch{switch}", f"socket{switch // 2}", LinkKind.PCIE)
+    server = Server(
+        "b70",
+        source="published layout: 8 cards, 4 PCIe switches, 2 sockets; no link speeds",
+        memory=False,
+    )
+    switches = [server.switch(f"socket{k // 2}", None, None) for k in range(4)]
     for card in range(8):
-        build.node(f"gpu{card}", NodeKind.GPU, index=card, model="Arc Pro B70", numa=card // 4)
-        build.connect(f"gpu{card}", f"switch{card // 2}", LinkKind.PCIE)
-    return build.build()
+        server.gpu(switches[card // 2], None, None, model="Arc Pro B70", numa=card // 4)
+    return server.done()
+
+
+def l20() -> Topology:
+    """Eight NVIDIA L20 cards on PCIe 4.0 x16, four to a switch, a switch to a socket.
+
+    References
+    ----------
+    NVIDIA L20 product brief (PCIe 4.0 x16).  The switches are those of common
+    dual-root servers; what their uplinks pass is not published.
+    """
+    return _dual_root("l20", "L20", "NVIDIA L20 product brief: PCIe 4.0 x16")
+
+
+def l40s() -> Topology:
+    """Eight NVIDIA L40S cards on PCIe 4.0 x16, four to a switch, a switch to a socket.
+
+    References
+    ----------
+    NVIDIA L40S data sheet (PCIe 4.0 x16).  The switches are those of common
+    dual-root servers; what their uplinks pass is not published.
+    """
+    return _dual_root("l40s", "L40S", "NVIDIA L40S data sheet: PCIe 4.0 x16")
+
+
+def _dual_root(name: str, model: str, source: str) -> Topology:
+    server = Server(name, source=source)
+    server.build.note(
+        "the two islands of four cards are those of common dual-root servers, not published"
+    )
+    for socket in range(2):
+        switch = server.switch(f"socket{socket}", None, None)
+        for _ in range(4):
+            server.gpu(switch, 4, 16, model=model, numa=socket)
+    return server.done()
