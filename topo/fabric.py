@@ -217,15 +217,15 @@ def dragonfly(
     for k, on_node in enumerate(site.ports):
         for port in on_node:
             site.plug(port, flat[k // nodes_per_router])
-    for group in members:
-        for a, b in combinations(group, 2):
+    for routers_of_group in members:
+        for a, b in combinations(routers_of_group, 2):
             site.wire(a, b, local_Bps)
     used = [0] * groups
-    for a, b in combinations(range(groups), 2):
-        ends = [members[g][used[g] % len(members[g])] for g in (a, b)]
+    for pair in combinations(range(groups), 2):
+        ends = [members[group][used[group] % len(members[group])] for group in pair]
         site.wire(ends[0], ends[1], global_Bps)
-        used[a] += 1
-        used[b] += 1
+        for group in pair:
+            used[group] += 1
     return site.build.build()
 
 
