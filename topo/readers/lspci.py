@@ -23,7 +23,7 @@ from topocal.topo.errors import FormatError, Where, one_line
 from topocal.topo.readers.lspci_devices import is_device_line, parse_device_blocks
 from topocal.topo.readers.lspci_tree import is_tree_line, parse_tree_lines
 from topocal.topo.readers.pci_function import PciFunction, Role
-from topocal.topo.readers.pci_tree import add_pci_tree, few
+from topocal.topo.readers.pci_tree import add_pci_tree, few, place_by_buses
 from topocal.topo.readers.reader import Reader
 from topocal.topo.readers.sockets import MemoryNode, add_sockets, commonest
 from topocal.topo.topology import Topology
@@ -76,7 +76,7 @@ def parse_lspci(text: str, *, file: str) -> Topology:
             remedy="give the output of one machine",
         )
     if not drawn:
-        _place(functions, blocks.buses)
+        place_by_buses(functions, blocks.buses)
     builder = TopologyBuilder(Path(file).stem or "machine")
     words = [w for w, there in (("tree", drawn), ("device list", blocks.functions)) if there]
     builder.source(f"{Path(file).name}: lspci {' and '.join(words)}")
@@ -111,28 +111,6 @@ def _join(drawn: dict[str, PciFunction], listed: dict[str, PciFunction]) -> dict
         if not function.bridge:
             function.role = seen.role
     return drawn
-
-
-def _place(functions: dict[str, PciFunction], buses: dict[str, str]) -> None:
-    """Find parents and root buses from the bridges' bus numbers, where there is no tree.
-
-    A bus is a root bus when no listed bridge leads to it and it shows that it is
-    one: it has a host bridge or a root port on it, or is bus 0.
-    """
-    roots: set[str] = set()
-    for address, function in functions.items():
-        bus = address[: -len("00.0") - 1]
-        function.parent = buses.get(bus)
-        shows = function.bridge or (function.pci_class or "").startswith("0x0600")
-        if function.parent is None and (shows or bus.endswith(":00")):
-            roots.add(bus)
-    for address, function in functions.items():
-        top, seen = function, {address}
-        while top.parent is not None and top.parent in functions and top.parent not in seen:
-            seen.add(top.parent)
-            top = functions[top.parent]
-        bus = top.address[: -len("00.0") - 1]
-        function.root = bus if bus in roots else None
 
 
 @dataclass(slots=True)

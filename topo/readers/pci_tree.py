@@ -23,7 +23,7 @@ from topocal.topo.readers.pci_link import Verdict, judge_link, line_Bps
 from topocal.topo.readers.pci_role import AMD, AMD_PROCESSOR, INTEL
 from topocal.topo.resource import LinkKind, NodeKind
 
-__all__ = ["MAX_ENDPOINTS", "add_pci_tree", "few"]
+__all__ = ["MAX_ENDPOINTS", "add_pci_tree", "few", "place_by_buses"]
 
 MAX_ENDPOINTS: Final = 2000
 """GPUs and NICs; far more than one machine has."""
@@ -365,6 +365,28 @@ def add_pci_tree(
     tree = _Tree(builder, functions, socket_of, file)
     tree.build()
     return tree.ids
+
+
+def place_by_buses(functions: Mapping[str, PciFunction], buses: Mapping[str, str]) -> None:
+    """Find parents and root buses from the bridges' bus numbers, where there is no tree.
+
+    A bus is a root bus when no listed bridge leads to it and it shows that it is
+    one: it has a host bridge or a root port on it, or is bus 0.
+    """
+    roots: set[str] = set()
+    for address, function in functions.items():
+        bus = address[: -len("00.0") - 1]
+        function.parent = buses.get(bus)
+        shows = function.bridge or (function.pci_class or "").startswith("0x0600")
+        if function.parent is None and (shows or bus.endswith(":00")):
+            roots.add(bus)
+    for address, function in functions.items():
+        top, seen = function, {address}
+        while top.parent is not None and top.parent in functions and top.parent not in seen:
+            seen.add(top.parent)
+            top = functions[top.parent]
+        bus = top.address[: -len("00.0") - 1]
+        function.root = bus if bus in roots else None
 
 
 def _stated(**attributes: Any) -> dict[str, Any]:
