@@ -116,13 +116,21 @@ def _names(topologies: Sequence[Topology]) -> list[str]:
     return names
 
 
-def _richness(view: View) -> tuple[int, int, int, int]:
-    """How much of the machine a file shows: GPUs, then capacities, then structure."""
+def _richness(view: View) -> tuple[int, int, int, int, int]:
+    """How much of the machine a file shows, the most telling first.
+
+    GPUs; NUMA nodes by number; shared links of known capacity, which no other file
+    can fill in unless it names the same switches; structure; capacities at all.
+    """
+    places = [*view.of_kind(NodeKind.PCIE_SWITCH), *view.of_kind(NodeKind.HOST_BRIDGE)]
+    known = {n for n, link in view.uplink.items() if link.get("nominal_Bps") is not None}
+    numas = {view.get(socket, "numa") for socket in view.of_kind(NodeKind.SOCKET)} - {None}
     return (
         len(view.of_kind(NodeKind.GPU)),
-        sum(link.get("nominal_Bps") is not None for link in view.uplink.values()),
-        len(view.of_kind(NodeKind.PCIE_SWITCH)) + len(view.of_kind(NodeKind.HOST_BRIDGE)),
-        view.graph.number_of_nodes(),
+        len(numas),
+        len(known.intersection(places)),
+        len(places),
+        len(known),
     )
 
 

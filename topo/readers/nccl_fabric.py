@@ -67,6 +67,7 @@ class _Fabric:
 
     def __init__(self, builder: TopologyBuilder, gpus: Sequence[FabricGpu], file: str) -> None:
         self._builder = builder
+        self.notes: list[str] = []
         self._gpus = {gpu.id: gpu for gpu in gpus}
         self._file = file
         self._by_bus: dict[tuple[str, str], str] = {}
@@ -93,7 +94,7 @@ class _Fabric:
                     continue
                 loops += self._read_link(gpu, link, named)
             if loops:
-                self._builder.note(f"{gpu.id} lists {loops} links to itself: they are left out")
+                self.notes.append(f"{gpu.id} lists {loops} links to itself: they are left out")
         if len(self._direct) + len(self._to_switch) > MAX_LINKS:
             raise FormatError(
                 f"lists more than {MAX_LINKS} GPU links",
@@ -102,7 +103,7 @@ class _Fabric:
             )
         for gpu_id, targets in self._absent.items():
             total = sum(targets.values())
-            self._builder.note(
+            self.notes.append(
                 f"{gpu_id} lists {total} links to {', '.join(sorted(targets)[:4])}, which the "
                 "file does not describe: they are left out"
             )
@@ -115,7 +116,7 @@ class _Fabric:
         self._tag[gpu.id] = link.tag
         peer = self._by_bus.get((gpu.host, target))
         if count < 1:
-            self._builder.note(
+            self.notes.append(
                 f"{gpu.id} lists {one_line(link.get('count'))!r} links to {one_line(target)}: "
                 "left out"
             )
@@ -193,9 +194,9 @@ class _Fabric:
             done.add(frozenset((a, b)))
             back = self._direct.get((b, a), 0)
             if back == 0:
-                self._builder.note(f"{a} lists {forth} links to {b}, which lists none back")
+                self.notes.append(f"{a} lists {forth} links to {b}, which lists none back")
             elif back != forth:
-                self._builder.note(f"{a} lists {forth} links to {b}, which lists {back} back")
+                self.notes.append(f"{a} lists {forth} links to {b}, which lists {back} back")
             self._link(a, b, self._gpus[a], forth, back or forth)
 
     def _connect_switches(self) -> None:
@@ -235,7 +236,7 @@ class _Fabric:
         for (prefix, a), (other, b) in pairwise(nodes):
             if prefix == other:
                 self._builder.connect(a, b, LinkKind.NVLINK)
-                self._builder.note(
+                self.notes.append(
                     f"{a} and {b} share no GPU: they are taken as joined, as NCCL takes them, by "
                     "links of unknown capacity that the file does not show"
                 )
@@ -244,14 +245,18 @@ class _Fabric:
         most = max(totals.values())
         for gpu_id in self._gpus:
             if totals[gpu_id] < most:
-                self._builder.note(
+                self.notes.append(
                     f"{gpu_id} has {totals[gpu_id]} NVLinks to the switches where others have "
                     f"{most}: some may be down, or the file is cut"
                 )
 
 
-def connect_fabric(builder: TopologyBuilder, gpus: Sequence[FabricGpu], *, file: str) -> None:
+def connect_fabric(builder: TopologyBuilder, gpus: Sequence[FabricGpu], *, file: str) -> list[str]:
     """Add the links that the GPUs list to a topology that has the GPUs and sockets.
+
+    Returns
+    -------
+    Oddities, for the user.
 
     Raises
     ------
@@ -261,6 +266,7 @@ def connect_fabric(builder: TopologyBuilder, gpus: Sequence[FabricGpu], *, file:
     fabric = _Fabric(builder, gpus, file)
     fabric.read()
     fabric.connect()
+    return fabric.notes
 
 
 def _target(link: Element) -> str:

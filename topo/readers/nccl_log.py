@@ -21,7 +21,7 @@ from typing import Any, Final
 from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FormatError, Where
 from topocal.topo.readers.nccl_dump import Dump, DumpNode, find_dumps, visible_devices
-from topocal.topo.readers.nccl_tree import some
+from topocal.topo.readers.nccl_tree import cap_notes, some
 from topocal.topo.readers.numbering import number_devices
 from topocal.topo.readers.pci import bus_id_of_number, normal_id
 from topocal.topo.readers.reader import Reader
@@ -126,16 +126,16 @@ class _Shape:
 
     def __init__(self, dump: Dump, builder: TopologyBuilder, file: str) -> None:
         self.builder = builder
+        self._notes: list[str] = []
         self._dump = dump
         self._ids: dict[tuple[str, int, int], str] = {}
         self._joined: set[tuple[frozenset[str], LinkKind]] = set()
         self._hosts = sorted({node.system for node in dump.nodes()})
         nodes = dump.nodes()
-        too_many = len(nodes) > MAX_NODES or len(dump.roots) > MAX_CPUS
-        if too_many:
+        if len(nodes) > MAX_NODES or max(len(dump.roots), len(self._hosts)) > MAX_CPUS:
             raise FormatError(
-                f"has a dump of {len(nodes)} nodes and {len(dump.roots)} CPUs; "
-                f"at most {MAX_NODES} and {MAX_CPUS} are read",
+                f"has a dump of {len(nodes)} nodes, {len(dump.roots)} CPUs and "
+                f"{len(self._hosts)} hosts: more than any machine",
                 where=Where(file=file, line=dump.line),
                 remedy="give the log of one machine",
             )
@@ -152,6 +152,8 @@ class _Shape:
         self._join_cpus()
         self._note_figures()
         self.builder.stated_classes = self._classes()
+        for text in cap_notes(self._notes):
+            self.builder.note(text)
         return self.builder.build()
 
     def _prefix(self, node: DumpNode) -> str:
@@ -159,7 +161,7 @@ class _Shape:
 
     def _add_cpu(self, root: DumpNode) -> None:
         if root.key in self._ids:
-            self.builder.note(f"CPU/{root.number:X} is printed twice")
+            self._notes.append(f"CPU/{root.number:X} is printed twice")
             return
         numa = None if root.number >= _NO_NUMA or root.number > 10**6 else root.number
         self._ids[root.key] = self.builder.node(
@@ -183,7 +185,7 @@ class _Shape:
             buses = [self._bus_id(node) for node in some_nodes]
             numbers, clash = number_devices(stated, buses)
             if type == "GPU" and some_nodes and (clash or None in stated):
-                self.builder.note(
+                self._notes.append(
                     "the log does not say each GPU's number: they are numbered by PCI address"
                 )
                 numbers, _ = number_devices([None] * len(buses), buses)
@@ -199,7 +201,7 @@ class _Shape:
         if name is None:
             name = self._ids[node.key] = f"{self._prefix(node)}pcie:{bus_id or node.number}"
         if name in self.builder:
-            self.builder.note(f"{node.type}/{node.number:x} is printed twice: the first is kept")
+            self._notes.append(f"{node.type}/{node.number:x} is printed twice: the first is kept")
             return
         attributes = _stated(bus_id=bus_id, host=self._prefix(node).rstrip("/") or None)
         if node.type in ("PCI", "GPU") and re.fullmatch(r"[0-9a-fA-F]{12,16}", node.detail):
@@ -211,7 +213,7 @@ class _Shape:
             nets = [child for child in node.children if child.type == "NET"]
             if nets:
                 attributes["nccl_bw_GBps"] = sum(child.bw for child in nets)
-                attributes["index"] = nets[0].number
+                attributes |= _stated(index=_first_net(node))
         self.builder.node(name, role, **attributes)
 
     def _connect(self) -> None:
@@ -228,13 +230,13 @@ class _Shape:
             self._ids[node.key] = self.builder.node(name, NodeKind.NVSWITCH)
         a, b = self._ids.get(parent.key), self._ids.get(node.key)
         if a is None or b is None:
-            self.builder.note(
+            self._notes.append(
                 f"{parent.type}/{parent.number:x} has a link to {node.type}/{node.number:x}, "
                 "which the dump does not describe: it is left out"
             )
             return
         if a == b:
-            self.builder.note(f"{a} has a link to itself: it is left out")
+            self._notes.append(f"{a} has a link to itself: it is left out")
             return
         if (frozenset((a, b)), kind) in self._joined:
             return
@@ -253,17 +255,19 @@ class _Shape:
                 self.builder.connect(a, b, LinkKind.SMP)
 
     def _note_figures(self) -> None:
+        if not any(node.type == "GPU" for node in self._dump.nodes()):
+            self._notes.append("the dump lists no GPU")
         slow = [
             self._ids[node.key]
             for node in self._dump.nodes()
             if node.link == "PCI" and node.bw <= _EMULATED_GBPS and node.type == "PCI"
         ]
         if slow:
-            self.builder.note(
+            self._notes.append(
                 f"{some(slow)}: NCCL read 2.5 GT/s x1, as bridges do that a virtual machine "
                 "emulates; its figures past them mean nothing"
             )
-        self.builder.note(
+        self._notes.append(
             "bandwidths in the log are NCCL's own figures, kept as nccl_bw_GBps: "
             "the nominal capacity of each link is unknown"
         )

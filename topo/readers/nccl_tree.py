@@ -24,13 +24,16 @@ from topocal.topo.readers.pci import (
 from topocal.topo.readers.xml import Element
 from topocal.topo.resource import NodeKind
 
-__all__ = ["Device", "Socket", "Tree", "integer", "read_tree", "some"]
+__all__ = ["Device", "Socket", "Tree", "cap_notes", "integer", "read_tree", "some"]
 
 MAX_DEVICES: Final = 20_000
 """Far more than a rack: a p5 node has some 300 PCI nodes, where NCCL once stopped at 256."""
 
 MAX_CPUS: Final = 256
 """NUMA nodes in one file; each pair of a host gets a link."""
+
+MAX_NOTES: Final = 50
+"""More than anybody reads; a file with more oddities is damaged, or no machine's."""
 
 _READ: Final = ("cpu", "pci", "nic", "gpu", "net")
 _SHOWN: Final = 4
@@ -144,6 +147,12 @@ def read_tree(root: Element, *, file: str) -> Tree:
 def integer(text: str) -> int | None:
     """A decimal number of at most nine digits, ``None`` for anything else."""
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else None
+
+
+def cap_notes(notes: list[str]) -> list[str]:
+    """Notes, the last one standing for those that are too many."""
+    more = len(notes) - MAX_NOTES
+    return notes if more <= 0 else [*notes[:MAX_NOTES], f"and {more} more oddities of that kind"]
 
 
 def some(ids: list[str]) -> str:

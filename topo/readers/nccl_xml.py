@@ -21,7 +21,15 @@ from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FormatError, Where, one_line
 from topocal.topo.nominal import ethernet_Bps, pcie_Bps, source_of
 from topocal.topo.readers.nccl_fabric import FabricGpu, connect_fabric
-from topocal.topo.readers.nccl_tree import Device, Socket, Tree, integer, read_tree, some
+from topocal.topo.readers.nccl_tree import (
+    Device,
+    Socket,
+    Tree,
+    cap_notes,
+    integer,
+    read_tree,
+    some,
+)
 from topocal.topo.readers.pci import normal_class, normal_id
 from topocal.topo.readers.reader import Reader
 from topocal.topo.readers.xml import Element, parse_xml
@@ -57,17 +65,18 @@ def parse_nccl_xml(text: str, *, file: str) -> Topology:
     tree = read_tree(root, file=file)
     builder = TopologyBuilder(Path(file).stem or "machine")
     builder.source(f"{Path(file).name}: NCCL topology XML")
-    for text in tree.notes:
-        builder.note(text)
     for socket in tree.sockets:
         _add_socket(builder, socket)
     for device in tree.devices:
         _add_device(builder, device)
-    _connect_devices(builder, tree)
+    notes = [*tree.notes, *_connect_devices(builder, tree)]
     for a, b in combinations(tree.sockets, 2):
         if a.host == b.host:
             builder.connect(a.id, b.id, LinkKind.SMP)
-    connect_fabric(builder, [_fabric_gpu(d) for d in tree.of_role(NodeKind.GPU)], file=file)
+    gpus = [_fabric_gpu(device) for device in tree.of_role(NodeKind.GPU)]
+    notes += connect_fabric(builder, gpus, file=file)
+    for text in cap_notes(notes):
+        builder.note(text)
     return builder.build()
 
 
@@ -125,7 +134,9 @@ def _port_Bps(port: Element) -> float | None:
     return None if megabits is None else ethernet_Bps(megabits / 1e3)
 
 
-def _connect_devices(builder: TopologyBuilder, tree: Tree) -> None:
+def _connect_devices(builder: TopologyBuilder, tree: Tree) -> list[str]:
+    """Add the links above all devices; returns what is odd about them."""
+    notes = []
     doubtful = _doubtful_bridges(tree)
     unknown: list[str] = []
     for device in tree.devices:
@@ -153,16 +164,17 @@ def _connect_devices(builder: TopologyBuilder, tree: Tree) -> None:
         )
     if doubtful:
         odd = [d for d in tree.devices if d in doubtful]
-        builder.note(
+        notes.append(
             f"{some([d.id for d in odd])}: reads {some(sorted({d.link_text for d in odd}))}, as "
             "bridges do that a virtual machine emulates; not believed, so the nominal capacity "
             "is unknown"
         )
     if unknown:
-        builder.note(
+        notes.append(
             f"{some(unknown)}: the file gives no usable speed and width for the PCIe link above, "
             "so its nominal capacity is unknown"
         )
+    return notes
 
 
 def _doubtful_bridges(tree: Tree) -> set[Device]:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["read"]
 
+_MOST_ENDPOINTS = 2_000
+"""Routes of all pairs are counted up to so many endpoints: beyond, they take too long."""
+
 _KIND_WORDS = {
     "gpu": ("GPU", "GPUs"),
     "nic": ("NIC", "NICs"),
@@ -94,6 +97,8 @@ def _class_counts(topology: Topology) -> dict[str, int]:
 
     from topocal.topo.resource import PathClass
 
+    if len(topology.accelerators or topology.endpoints) > _MOST_ENDPOINTS:
+        return {}
     routes = topology.routes()
     n = len(routes.endpoints)
     codes = routes.path_class[np.triu_indices(n, k=1)]
