@@ -1,1 +1,103 @@
-"""topocal: what a set of concurrent transfers takes, and which resource says so."""
+"""topocal: what a set of concurrent transfers takes, and which resource says so.
+
+The names below are the public ones; they are loaded when first used, so that
+``import topocal`` is quick.
+
+>>> import topocal as tc
+>>> tc.fan_in("gpu3", ["gpu4", "gpu5"]).name
+'gpu3<-gpu4,gpu5'
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from topocal.measure.importers.tables import read_tables
+    from topocal.measure.patterns import (
+        both_ways,
+        bundle,
+        fan_in,
+        fan_out,
+        parse_pattern,
+        peer,
+        relay,
+    )
+    from topocal.measure.samples import Measurements, Sample
+    from topocal.solve.fit import fit
+    from topocal.solve.model import Model, read_model, write_model
+    from topocal.solve.predict import Prediction, predict
+    from topocal.topo import machines
+    from topocal.topo.builder import TopologyBuilder
+    from topocal.topo.errors import TopocalError
+    from topocal.topo.flow import Flow, Pattern
+    from topocal.topo.io import read_topology, write_topology
+    from topocal.topo.topology import Topology
+
+__all__ = [
+    "Flow",
+    "Measurements",
+    "Model",
+    "Pattern",
+    "Prediction",
+    "Sample",
+    "TopocalError",
+    "Topology",
+    "TopologyBuilder",
+    "both_ways",
+    "bundle",
+    "fan_in",
+    "fan_out",
+    "fit",
+    "machines",
+    "parse_pattern",
+    "peer",
+    "predict",
+    "read_model",
+    "read_tables",
+    "read_topology",
+    "relay",
+    "write_model",
+    "write_topology",
+]
+
+_HOME = {
+    "Flow": "topo.flow",
+    "Measurements": "measure.samples",
+    "Model": "solve.model",
+    "Pattern": "topo.flow",
+    "Prediction": "solve.predict",
+    "Sample": "measure.samples",
+    "TopocalError": "topo.errors",
+    "Topology": "topo.topology",
+    "TopologyBuilder": "topo.builder",
+    "both_ways": "measure.patterns",
+    "bundle": "measure.patterns",
+    "fan_in": "measure.patterns",
+    "fan_out": "measure.patterns",
+    "fit": "solve.fit",
+    "machines": "topo",
+    "parse_pattern": "measure.patterns",
+    "peer": "measure.patterns",
+    "predict": "solve.predict",
+    "read_model": "solve.model",
+    "read_tables": "measure.importers.tables",
+    "read_topology": "topo.io",
+    "relay": "measure.patterns",
+    "write_model": "solve.model",
+    "write_topology": "topo.io",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'topocal' has no attribute {name!r}")
+    home = f"topocal.{_HOME[name]}"
+    if name == "machines":
+        return import_module(f"{home}.{name}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

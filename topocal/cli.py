@@ -13,6 +13,10 @@ from typing import Annotated
 
 import typer
 
+from topocal.commands.demo import demo
+from topocal.commands.fit import fit
+from topocal.commands.predict import predict
+from topocal.commands.read import read
 from topocal.topo.errors import TopocalError
 
 __all__ = ["app", "main"]
@@ -42,6 +46,12 @@ def _options(
     ] = False,
 ) -> None:
     pass
+
+
+app.command(name="read")(read)
+app.command(name="fit")(fit)
+app.command(name="predict")(predict)
+app.command(name="demo")(demo)
 
 
 def main() -> None:

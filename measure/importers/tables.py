@@ -119,6 +119,7 @@ class _Header:
                 f"names the column {one_line(min(repeated))!r} twice", where=where, remedy=_REMEDY
             )
         rates = [c for c in columns if _RATE_COLUMN.fullmatch(c)]
+        needed: tuple[str, ...]
         if "pattern" in columns:
             needed, self._kind = ("pattern",), "pattern"
         elif any(c in columns for c in _FAN_COLUMNS):
@@ -225,7 +226,7 @@ def _reject_repeats(samples: Sequence[Sample]) -> None:
         if key in seen and sample.seconds != seen[key].seconds:
             raise InputError(
                 f"{one_line(sample.name)} stands twice with different figures "
-                f"(also at line {seen[key].where.line if seen[key].where else '?'})",
+                f"(also at {seen[key].where})",
                 where=sample.where,
                 remedy="keep one, or put the runs in separate files",
             )

@@ -1,0 +1,184 @@
+"""Measurements that contradict each other, and how far like ones scatter.
+
+Three questions, all answered before anything is fitted:
+
+* How noisy is the data?  Pairs that start at one sender and take the same side
+  of the machine should read alike; their scatter is the noise level.
+* Does a pattern finish sooner than one of its own flows alone?  No sharing law
+  allows that, so one of the two figures is wrong.
+* Does one group of like pairs disagree while all others agree?  Together with a
+  contradiction that marks the group as unstable: it is left out, and said so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from topocal.measure.samples import Measurements, Sample
+from topocal.topo.resource import PathClass
+from topocal.topo.topology import Topology
+from topocal.topo.units import format_rate, format_seconds
+
+__all__ = ["Consistency", "Contradiction", "LikePairs", "check_consistency"]
+
+NOISE_FLOOR: Final = 0.005
+"""Half a percent: medians of ten repeats on the published machines scatter by no less."""
+
+SIGMAS: Final = 3.0
+"""A contradiction must exceed the noise of both figures by this many deviations."""
+
+DISAGREEMENT: Final = math.log(1.10)
+"""Like pairs disagree when they spread by more than 10 %, twice what the published
+machines' steady pairs do."""
+
+RELATIVE_DISAGREEMENT: Final = 5.0
+"""…and by more than this many times the median spread of all such groups, so that a
+machine whose pairs all differ by receiver does not look unstable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """A pattern that finished sooner than one of its flows alone."""
+
+    pattern: Sample
+    flow: Sample
+
+    @property
+    def text(self) -> str:
+        """Both figures in a sentence."""
+        alone = format_rate(self.flow.throughput_Bps)
+        return (
+            f"{self.flow.name} reads {alone} alone, so {self.pattern.name} cannot finish before "
+            f"{format_seconds(self.flow.seconds)}; yet it reads "
+            f"{format_rate(self.pattern.throughput_Bps)}, done in "
+            f"{format_seconds(self.pattern.seconds)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikePairs:
+    """Pairs that the topology says are alike: one sender, one side of the machine."""
+
+    sender: str
+    side: str
+    samples: tuple[Sample, ...]
+
+    @property
+    def spread(self) -> float:
+        """Log of the largest over the smallest rate."""
+        rates = [s.throughput_Bps for s in self.samples]
+        return math.log(max(rates) / min(rates))
+
+    @property
+    def text(self) -> str:
+        """The group and its figures."""
+        rates = ", ".join(f"{s.name} {format_rate(s.throughput_Bps)}" for s in self.samples)
+        return f"the {self.side} pairs of {self.sender} ({rates})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consistency:
+    """What the data says about itself.
+
+    Attributes
+    ----------
+    noise
+        Relative standard deviation of one figure.
+    contradictions
+        Patterns against their own flows.
+    disagreeing
+        Groups of like pairs that spread far more than the others.
+    left_out
+        Samples that the fit must not see, with the reason.
+    """
+
+    noise: float
+    contradictions: tuple[Contradiction, ...] = ()
+    disagreeing: tuple[LikePairs, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def keep(self, samples: Iterable[Sample]) -> tuple[Sample, ...]:
+        """The samples that are not left out."""
+        return tuple(s for s in samples if s.name not in self.left_out)
+
+
+def check_consistency(topology: Topology, measurements: Measurements) -> Consistency:
+    """Look for contradictions, unstable pairs and the noise level.
+
+    Raises
+    ------
+    UnknownEndpointError
+        When a sample names an endpoint that the topology does not have.
+    """
+    groups = _like_pairs(topology, measurements.pairs)
+    spreads = [g.spread for g in groups]
+    usual = float(np.median(spreads)) if spreads else 0.0
+    threshold = max(DISAGREEMENT, RELATIVE_DISAGREEMENT * usual)
+    disagreeing = tuple(g for g in groups if g.spread > threshold)
+    noise = _noise([g for g in groups if g not in disagreeing])
+    contradictions = _contradictions(measurements, noise)
+    left_out: dict[str, str] = {}
+    for group in disagreeing:
+        names = {s.name for s in group.samples}
+        against = [c for c in contradictions if c.flow.name in names]
+        if not against:
+            continue
+        reason = (
+            f"unstable: {group.text} disagree by {math.expm1(group.spread):.0%} while "
+            f"{len(groups) - len(disagreeing)} other groups of like pairs agree within "
+            f"{math.expm1(max((g.spread for g in groups if g not in disagreeing), default=0)):.0%}"
+            f"; and {against[0].text}"
+        )
+        left_out |= dict.fromkeys(sorted(names), reason)
+    return Consistency(
+        noise=noise,
+        contradictions=contradictions,
+        disagreeing=disagreeing,
+        left_out=left_out,
+    )
+
+
+def _like_pairs(topology: Topology, pairs: Sequence[Sample]) -> list[LikePairs]:
+    """Groups of two pairs or more, in the order of the samples."""
+    routes = topology.routes()
+    found: dict[tuple[str, str], list[Sample]] = {}
+    for sample in pairs:
+        source, destination = sample.pattern.pairs[0]
+        row, column = divmod(routes.pair_index(source, destination), len(routes.endpoints))
+        far = routes.path_class[row, column] >= PathClass.SYS
+        found.setdefault((source, "far" if far else "near"), []).append(sample)
+    return [
+        LikePairs(sender=sender, side=side, samples=tuple(members))
+        for (sender, side), members in found.items()
+        if len(members) > 1
+    ]
+
+
+def _noise(groups: Sequence[LikePairs]) -> float:
+    """Pooled standard deviation inside the groups, not below the floor."""
+    squares, freedom = 0.0, 0
+    for group in groups:
+        logs = [math.log(s.throughput_Bps) for s in group.samples]
+        squares += float(np.var(logs)) * len(logs)
+        freedom += len(logs) - 1
+    return max(NOISE_FLOOR, math.sqrt(squares / freedom)) if freedom else NOISE_FLOOR
+
+
+def _contradictions(measurements: Measurements, noise: float) -> tuple[Contradiction, ...]:
+    alone = {s.pattern.pairs[0]: s for s in measurements.pairs}
+    margin = SIGMAS * noise * math.sqrt(2.0)
+    found = []
+    for pattern in measurements.concurrent:
+        for flow in pattern.pattern.flows:
+            single = alone.get((flow.source, flow.destination))
+            if single is None:
+                continue
+            scale = flow.size_bytes / single.pattern.total_bytes
+            if math.log(single.seconds * scale / pattern.seconds) > margin:
+                found.append(Contradiction(pattern=pattern, flow=single))
+    return tuple(found)

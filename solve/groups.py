@@ -1,0 +1,138 @@
+"""A topology from the pair table alone, when nobody gave one.
+
+Endpoints whose rates with everyone else look alike are taken to sit together.
+Each sender's row of the pair table (and, as a second proposal, each receiver's
+column) is cut at its widest gap; every cut is a vote on which of the *other*
+endpoints belong together, and the votes are clustered (average linkage on the
+share of votes against).  A row without a clear gap does not vote.  Of the
+proposals and of no grouping at all, the one that explains the table best wins:
+the scatter that is left when every sender, or every receiver, has one rate
+inside its group and one outside, weighed against the number of rates (BIC).
+Nothing is assumed about what the groups are: they become nodes of kind ``group``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+
+from topocal.measure.samples import Measurements
+from topocal.solve.consistency import NOISE_FLOOR
+from topocal.topo.builder import TopologyBuilder
+from topocal.topo.resource import LinkKind, NodeKind
+from topocal.topo.topology import Topology
+
+__all__ = ["GAP", "find_groups", "infer_topology"]
+
+GAP: Final = np.log(1.15)
+"""A row votes when its widest gap is above 15 %: rates of like paths differ by a few
+percent on published machines, those of unlike paths by tens."""
+
+
+def find_groups(measurements: Measurements) -> list[list[str]]:
+    """Endpoints by group, groups and members in natural order; one group when no row votes."""
+    endpoints = measurements.endpoints
+    table = _log_rates(measurements)
+    n = len(endpoints)
+    proposals = [np.zeros(n, dtype=np.int64)]
+    for lines in ([table], [table.T], [table, table.T]):
+        proposals.append(_cluster_votes([line for side in lines for line in side]))
+    labels = min(proposals, key=lambda labels: _information(table, labels))
+    order = list(dict.fromkeys(labels.tolist()))
+    return [[e for e, m in zip(endpoints, labels, strict=True) if m == label] for label in order]
+
+
+def _cluster_votes(lines: list[NDArray[np.float64]]) -> NDArray[np.int64]:
+    """A group number per endpoint from the cuts of all lines."""
+    n = len(lines[0])
+    together, votes = np.zeros((n, n)), np.zeros((n, n))
+    for line in lines:
+        side = _split(line)
+        members = np.flatnonzero(side >= 0)
+        if len(members) < 2:
+            continue
+        grid = np.ix_(members, members)
+        votes[grid] += 1
+        together[grid] += side[members][:, None] == side[members][None, :]
+    if n < 3 or not votes.any():
+        return np.zeros(n, dtype=np.int64)
+    # Without a vote on a pair, nothing says that they are apart.
+    apart = np.where(votes > 0, 1 - together / np.maximum(votes, 1), 0.0)
+    np.fill_diagonal(apart, 0.0)
+    tree = linkage(squareform(apart, checks=False), "average")
+    return np.asarray(fcluster(tree, 0.5, "distance"), dtype=np.int64)
+
+
+def _information(table: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+    """BIC of the better of (sender, same group or not) and (receiver, same group or not)."""
+    source, destination = np.nonzero(np.isfinite(table))
+    if not len(source):
+        return 0.0
+    values = table[source, destination]
+    same = (labels[source] == labels[destination]).astype(np.int64)
+    best = np.inf
+    for end in (source, destination):
+        cell = 2 * end + same
+        _, cell = np.unique(cell, return_inverse=True)
+        centre = np.array([np.median(values[cell == c]) for c in range(cell.max() + 1)])
+        # Absolute deviations, so that one unstable pair does not decide the grouping.
+        scatter = max(float(np.abs(values - centre[cell]).mean()), NOISE_FLOOR)
+        size = len(values)
+        best = min(best, 2 * size * np.log(scatter) + (cell.max() + 1) * np.log(size))
+    return float(best)
+
+
+def _log_rates(measurements: Measurements) -> NDArray[np.float64]:
+    """Log pair rates, NaN where not measured; the median of repeats."""
+    position = {name: k for k, name in enumerate(measurements.endpoints)}
+    found: dict[tuple[int, int], list[float]] = {}
+    for sample in measurements.pairs:
+        source, destination = sample.pattern.pairs[0]
+        key = (position[source], position[destination])
+        found.setdefault(key, []).append(sample.throughput_Bps)
+    table = np.full((len(position), len(position)), np.nan)
+    for key, rates in found.items():
+        table[key] = np.log(np.median(rates))
+    return table
+
+
+def _split(line: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Which side of its widest gap each value is on; -1 where unknown or without a clear gap."""
+    side = np.full(len(line), -1)
+    known = np.flatnonzero(np.isfinite(line))
+    if len(known) < 2:
+        return side
+    values = np.sort(line[known])
+    gaps = np.diff(values)
+    widest = int(np.argmax(gaps))
+    if gaps[widest] <= GAP:
+        return side
+    side[known] = line[known] > values[widest] + gaps[widest] / 2
+    return side
+
+
+def infer_topology(measurements: Measurements) -> Topology:
+    """Endpoints around a node per group, the groups joined to each other.
+
+    All capacities are unknown; the topology's notes say how it was made.
+    """
+    groups = find_groups(measurements)
+    builder = TopologyBuilder("inferred from the pair table")
+    for k, members in enumerate(groups):
+        group = builder.node(f"group{k}", NodeKind.GROUP)
+        for name in members:
+            builder.node(name, NodeKind.GPU)
+            builder.connect(name, group, LinkKind.UNKNOWN)
+    for a, b in itertools.combinations(range(len(groups)), 2):
+        builder.connect(f"group{a}", f"group{b}", LinkKind.UNKNOWN)
+    shown = "; ".join(", ".join(m[:8]) + (", …" if len(m) > 8 else "") for m in groups)
+    builder.note(
+        f"no topology was given: {len(groups)} group{'s' * (len(groups) > 1)} of endpoints "
+        f"found from the pair table ({shown})"
+    )
+    return builder.build()

@@ -1,0 +1,236 @@
+"""The fitted model: every resource's capacity and what it rests on, in memory and on disk.
+
+History of model.json: 1 (2026-11) first version.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from topocal.solve.intervals import Status
+from topocal.topo.capacities import Capacities
+from topocal.topo.errors import FormatError, Where, one_line
+from topocal.topo.incidence import incidence
+from topocal.topo.io import (
+    decode_document,
+    encode_document,
+    read_bytes,
+    topology_from_document,
+    topology_to_document,
+    write_atomically,
+)
+from topocal.topo.resource import Sharing
+from topocal.topo.topology import Topology
+
+__all__ = ["FittedResource", "Model", "Residual", "read_model", "write_model"]
+
+FORMAT: Final = "topocal/model"
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedResource:
+    """One resource after the fit.
+
+    Attributes
+    ----------
+    id, label, sharing
+        As in the topology.
+    capacity_Bps
+        Best value in bytes per second; for a bounded resource the least that the
+        data allows.  ``None`` when unknown, and for time-shared resources.
+    low_Bps, high_Bps
+        95 % interval; ``high_Bps`` is ``None`` where nothing bounds it from above.
+    kappa
+        Overlap factor of a time-shared resource.
+    status
+        What the capacity rests on.
+    pinned_by
+        Names of the samples that have it as their clear bottleneck.
+    confounded_with
+        Resources that may explain its samples as well.
+    """
+
+    id: str
+    label: str
+    sharing: Sharing
+    capacity_Bps: float | None
+    low_Bps: float | None
+    high_Bps: float | None
+    kappa: float | None
+    status: Status
+    pinned_by: tuple[str, ...] = ()
+    confounded_with: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual:
+    """A sample of the fit, measured and predicted."""
+
+    name: str
+    size_bytes: float
+    measured_s: float
+    predicted_s: float
+
+    @property
+    def error(self) -> float:
+        """Relative error of the predicted throughput."""
+        return self.measured_s / self.predicted_s - 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A machine whose capacities are known from measurements.
+
+    Attributes
+    ----------
+    topology
+        With the candidate resources of the fit.
+    resources
+        By id, in the topology's order.
+    noise
+        Relative standard deviation of one sample.
+    sharing
+        Sentence on whether receivers share bytes or time.
+    findings
+        What the data says about itself: contradictions, disagreements, in sentences.
+    left_out
+        Reason by name of each sample that the fit did not use.
+    residuals
+        Samples that it used.
+    notes
+        What was assumed.
+    sources
+        Files that the samples came from.
+    """
+
+    topology: Topology
+    resources: Mapping[str, FittedResource]
+    noise: float
+    sharing: str
+    findings: tuple[str, ...]
+    left_out: Mapping[str, str]
+    residuals: tuple[Residual, ...]
+    notes: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    @cached_property
+    def capacities(self) -> Capacities:
+        """Best values, for the simulator; what is unknown never binds."""
+        return self._capacities({r.id: r.capacity_Bps for r in self.resources.values()})
+
+    @cached_property
+    def fastest(self) -> Capacities:
+        """The fastest that the data allows: what nothing bounds from above never binds."""
+        return self._capacities({r.id: r.high_Bps for r in self.resources.values()})
+
+    @cached_property
+    def slowest(self) -> Capacities:
+        """The slowest that the data allows."""
+        return self._capacities({r.id: r.low_Bps for r in self.resources.values()})
+
+    @cached_property
+    def crowd(self) -> Mapping[str, int]:
+        """How many ordered pairs of accelerators load each resource."""
+        ends = self.topology.accelerators or self.topology.endpoints
+        lines = incidence(self.topology, [(a, b) for a in ends for b in ends if a != b])
+        counts = np.bincount(lines.matrix.indices, minlength=len(lines.resources))
+        return {name: int(n) for name, n in zip(lines.resources, counts, strict=True)}
+
+    def _capacities(self, values: Mapping[str, float | None]) -> Capacities:
+        given = {
+            name: math.inf if values[name] is None else values[name]
+            for name, r in self.resources.items()
+            if r.sharing is not Sharing.TIME_SHARED
+        }
+        return Capacities.of(self.topology, {k: v for k, v in given.items() if v is not None})
+
+
+def write_model(model: Model, path: str | Path) -> None:
+    """Write model.json atomically.
+
+    Raises
+    ------
+    InputError
+        When it cannot be written.
+    """
+    write_atomically(path, encode_document(model_to_document(model)))
+
+
+def model_to_document(model: Model) -> dict[str, Any]:
+    """The model as JSON values."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "noise": model.noise,
+        "sharing": model.sharing,
+        "findings": list(model.findings),
+        "left_out": dict(model.left_out),
+        "resources": [msgspec.to_builtins(r) for r in model.resources.values()],
+        "residuals": [msgspec.to_builtins(r) for r in model.residuals],
+        "notes": list(model.notes),
+        "sources": list(model.sources),
+        "topology": topology_to_document(model.topology),
+    }
+
+
+def read_model(path: str | Path) -> Model:
+    """Read model.json.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, is of another kind, newer than this release, or damaged.
+    """
+    file = str(path)
+    document = decode_document(read_bytes(path), format=FORMAT, version=VERSION, file=file)
+    try:
+        resources = msgspec.convert(document["resources"], list[FittedResource])
+        topology = topology_from_document(document["topology"], file=file)
+        if {r.id for r in resources} != set(topology.resources):
+            raise ValueError("its resources are not those of its topology")
+        for resource in resources:
+            _check_numbers(resource)
+        by_id = {r.id: r for r in resources}
+        return Model(
+            topology=topology,
+            resources={name: by_id[name] for name in topology.resources},
+            noise=msgspec.convert(document["noise"], float),
+            sharing=msgspec.convert(document["sharing"], str),
+            findings=msgspec.convert(document["findings"], tuple[str, ...]),
+            left_out=msgspec.convert(document["left_out"], dict[str, str]),
+            residuals=msgspec.convert(document["residuals"], tuple[Residual, ...]),
+            notes=msgspec.convert(document["notes"], tuple[str, ...]),
+            sources=msgspec.convert(document["sources"], tuple[str, ...]),
+        )
+    except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+        raise FormatError(
+            f"damaged model: {type(error).__name__} {one_line(error)}",
+            where=Where(file=file),
+            remedy="fit it again with topocal fit",
+        ) from error
+
+
+def _check_numbers(resource: FittedResource) -> None:
+    for value in (resource.capacity_Bps, resource.low_Bps, resource.high_Bps):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{resource.id} has capacity {value}")
+    if resource.kappa is not None and not 0 < resource.kappa <= 1:
+        raise ValueError(f"{resource.id} has overlap factor {resource.kappa}")
+
+
+def with_kappa(topology: Topology, kappa: float) -> Topology:
+    """The topology with one overlap factor for all time-shared resources."""
+    return topology.with_resources(
+        replace(r, kappa=kappa)
+        for r in topology.resources.values()
+        if r.sharing is Sharing.TIME_SHARED
+    )

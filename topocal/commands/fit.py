@@ -1,0 +1,64 @@
+"""``topocal fit``: capacities from measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["fit"]
+
+
+def fit(
+    files: Annotated[list[Path], typer.Argument(help="Measurements: pair and fan tables (CSV).")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to write the model.")
+    ] = None,
+    topology: Annotated[
+        str | None,
+        typer.Option("-t", "--topology", help="topology.json, or a reference machine such as b70."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the model as JSON.")] = False,
+) -> None:
+    """Fit every resource's capacity to measurements.
+
+    Without a topology, groups of endpoints are inferred from the pair table.
+
+        topocal fit pairs.csv fans.csv -o model.json
+
+        topocal fit pairs.csv fans.csv -t topology.json -o model.json
+    """
+    from topocal.console import console, print_json
+    from topocal.machine import find_topology
+    from topocal.measure.importers.tables import read_tables
+    from topocal.solve.fit import fit as fit_model
+    from topocal.solve.model import model_to_document, write_model
+    from topocal.tables import capacity_table, percent
+
+    model = fit_model(read_tables(files), find_topology(topology) if topology else None)
+    if output is not None:
+        write_model(model, output)
+    if as_json:
+        print_json(model_to_document(model))
+        return
+    out = console()
+    worst = max(model.residuals, key=lambda r: abs(r.error))
+    out.print(
+        f"{len(model.residuals)} samples fitted, noise {model.noise:.1%}, "
+        f"largest error {percent(worst.error)} ({worst.name})"
+    )
+    for note in model.notes:
+        out.print(f"note: {note}")
+    for finding in model.findings:
+        out.print(f"contradiction: {finding}")
+    for reason in dict.fromkeys(model.left_out.values()):
+        names = ", ".join(n for n, r in model.left_out.items() if r == reason)
+        out.print(f"left out {names}: {reason}")
+    out.print(model.sharing)
+    out.print(capacity_table(model))
+    rest = [r for r in model.resources.values() if r.status == "bounded"]
+    if rest:
+        out.print(f"{len(rest)} more never had to be the bottleneck; the data only bounds them")
+    if output is not None:
+        out.print(f"wrote {output}")
