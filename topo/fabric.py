@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import InputError, TopologyError
@@ -267,7 +268,7 @@ class _Site:
                 pairs = combinations(node.accelerators, 2)
                 self.build.no_peer_pairs += [[f"node{k}/{a}", f"node{k}/{b}"] for a, b in pairs]
 
-    def switch(self, id: str, **attributes: int) -> str:
+    def switch(self, id: str, **attributes: Any) -> str:
         """Id of a network switch, made on first use."""
         if id not in self.build:
             self.build.node(id, NodeKind.NET_SWITCH, **attributes)
@@ -285,7 +286,7 @@ class _Site:
         ports: Sequence[str],
         tops: Sequence[str],
         oversubscription: float,
-        attributes: dict[str, int] | None = None,
+        attributes: dict[str, Any] | None = None,
     ) -> float | None:
         """A leaf with ports below and switches above; what one uplink passes."""
         leaf = self.switch(id, **(attributes or {}))

@@ -79,8 +79,10 @@ def _hgx(name: str, model: str, source: str, port: str | None) -> Topology:
     for k in range(8):
         switch = server.switch(server.bridge(k // 4), 5, 16)
         gpus.append(server.gpu(switch, 5, 16, model=model, numa=k // 4))
-        rate = {} if port is None else {"network_Bps": infiniband_Bps(port)}
-        server.nic(switch, *((None, None) if port is None else (5, 16)), numa=k // 4, **rate)
+        if port is None:
+            server.nic(switch, None, None, numa=k // 4)
+        else:
+            server.nic(switch, 5, 16, network_Bps=infiniband_Bps(port), numa=k // 4)
     server.nvswitch(gpus, 4, 18)
     if port is None:
         server.build.note("number and speed of the NICs are not published; one per GPU is assumed")

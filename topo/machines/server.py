@@ -109,7 +109,7 @@ class Server:
         return node
 
     def _on_pcie(self, id: str, parent: str, generation: int | None, width: int | None) -> str:
-        known = {"generation": generation, "width": width}
+        known: dict[str, Any] = {"generation": generation, "width": width}
         self.build.connect(
             id,
             parent,
