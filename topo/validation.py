@@ -26,6 +26,9 @@ __all__ = ["Problem", "doubts", "inconsistencies"]
 PCIE_WIDTHS: Final = (1, 2, 4, 8, 16, 32)
 PCIE_GENERATIONS: Final = range(1, 8)
 
+_PAIR_LISTS: Final = {"no_peer_pairs": 2, "stated_classes": 3, "class_overrides": 3}
+"""Graph attributes that list pairs, and how long an entry is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -139,12 +142,16 @@ def _resource_values(graph: nx.MultiDiGraph) -> Problems:
 
 
 def _stated_pairs(graph: nx.MultiDiGraph) -> Problems:
-    for attribute in ("no_peer_pairs", "stated_classes", "class_overrides"):
+    for attribute, length in _PAIR_LISTS.items():
         for entry in graph.graph.get(attribute) or ():
+            if not isinstance(entry, list | tuple) or len(entry) != length:
+                form = "[a, b]" if length == 2 else "[a, b, class]"
+                yield _problem(attribute, f"has the entry {entry!r}", f"list {form}")
+                continue
             for name in entry[:2]:
                 if name not in graph:
                     yield _problem(attribute, f"names the unknown node {name}", "name an endpoint")
-            for name in entry[2:3]:
+            for name in entry[2:]:
                 yield from _class_name(attribute, name)
 
 
