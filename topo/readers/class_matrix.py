@@ -132,6 +132,7 @@ class ClassMatrix:
         self._classes: dict[tuple[int, int], PathClass] = {}
         self._fabric: dict[tuple[int, int], FabricLink] = {}
         self._assumed: set[tuple[int, int]] = set()
+        self._relayed: set[tuple[int, int]] = set()
 
     def __len__(self) -> int:
         return len(self.devices)
@@ -146,6 +147,10 @@ class ClassMatrix:
     def join(self, a: int, b: int, link: FabricLink) -> None:
         """Give a pair a direct link; what the pair's PCIe class is, that hides."""
         self._fabric[min(a, b), max(a, b)] = link
+
+    def relay(self, a: int, b: int) -> None:
+        """Say that other devices' direct links carry what a pair sends each other."""
+        self._relayed.add((min(a, b), max(a, b)))
 
     def pcie_class(self, a: int, b: int) -> PathClass | None:
         """Where a pair stands in the PCIe tree, ``None`` where nothing says so."""
@@ -165,11 +170,18 @@ class ClassMatrix:
         for (a, b), link in sorted(self._fabric.items()):
             yield a, b, link
 
+    def relayed(self) -> Iterator[tuple[int, int]]:
+        """Pairs that other devices' direct links connect, in order."""
+        yield from sorted(self._relayed - self._fabric.keys())
+
     def stated(self) -> Iterator[tuple[int, int, PathClass]]:
         """What the tool says of each pair, as routes must have it: the fabric before PCIe."""
         for a, b, path_class in self.placed():
-            if (a, b) not in self._fabric and (a, b) not in self._assumed:
+            hidden = (a, b) in self._fabric or (a, b) in self._relayed
+            if not hidden and (a, b) not in self._assumed:
                 yield a, b, path_class
         for a, b, link in self.joined():
             if link.kind is not LinkKind.UNKNOWN:
                 yield a, b, PathClass.NVL
+        for a, b in self.relayed():
+            yield a, b, PathClass.NVB

@@ -194,11 +194,31 @@ class _Assembly:
             name = self._builder.node(self._id("nvswitch"), NodeKind.NVSWITCH, label="NVSwitch")
             for device in members:
                 self._connect_fabric(self._matrix.devices[device].id, name, link)
+        ports = self._add_ports()
         for a, b, link in self._matrix.joined():
             if link.kind is LinkKind.NVLINK and a in behind and behind[a] == behind.get(b):
                 continue
-            devices = self._matrix.devices
-            self._connect_fabric(devices[a].id, devices[b].id, link)
+            self._connect_fabric(ports[a], ports[b], link)
+
+    def _add_ports(self) -> list[str]:
+        """Where each device's direct links end: at itself, or, where devices relay, at a port.
+
+        Endpoints do not pass traffic on; a port beside each does it for them.
+        """
+        names = [device.id for device in self._matrix.devices]
+        if not any(True for _ in self._matrix.relayed()):
+            return names
+        kinds: dict[int, LinkKind] = {}
+        for a, b, link in self._matrix.joined():
+            if link.kind is not LinkKind.UNKNOWN:
+                kinds.setdefault(a, link.kind)
+                kinds.setdefault(b, link.kind)
+        for device, kind in kinds.items():
+            label = f"fabric port of {self._matrix.devices[device].label or names[device]}"
+            port = self._builder.node(f"{names[device]}.port", NodeKind.NVSWITCH, label=label)
+            self._builder.connect(names[device], port, kind)
+            names[device] = port
+        return names
 
     def _connect_fabric(self, a: str, b: str, link: FabricLink) -> None:
         counted = {} if link.count is None else {"count": link.count}
@@ -245,15 +265,21 @@ class _Assembly:
     def _keep_classes(self) -> None:
         names = [device.id for device in self._matrix.devices]
         stated = []
-        odd = []
+        odd: list[tuple[str, str, PathClass, PathClass]] = []
+        relayed: list[tuple[str, str]] = []
         for a, b, path_class in self._matrix.stated():
             first, second = sorted((names[a], names[b]), key=natural_key)
             stated.append([first, second, path_class.name])
+            if path_class is PathClass.NVB:
+                relayed.append((first, second))
+                continue
             given = PathClass.NVL if self._matrix.fabric(a, b) else self._tree_class(a, b)
             if given is not path_class:
                 odd.append((first, second, path_class, given))
         self._builder.stated_classes = sorted(stated, key=_pair_key)
-        overrides = [pair for a, b, c, _ in odd for pair in ([a, b, c.name], [b, a, c.name])]
+        overrides = [[x, y, c.name] for a, b, c, _ in odd for x, y in ((a, b), (b, a))]
+        # By way of ports such a route looks like one through a switch.
+        overrides += [[x, y, "NVB"] for a, b in relayed for x, y in ((a, b), (b, a))]
         self._builder.class_overrides = sorted(overrides, key=_pair_key)
         hidden = [pair for pair in odd if pair[2:] == (PathClass.NODE, PathClass.SYS)]
         if hidden:

@@ -99,12 +99,12 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
         return
     stack: list[object] = [document.get("lscpu")] if isinstance(document, dict) else []
     while stack:
-        value = stack.pop()
-        if isinstance(value, list):
-            stack += value[:MAX_LINES]
-        elif isinstance(value, dict):
-            yield str(value.get("field")), str(value.get("data") or "")
-            stack.append(value.get("children"))
+        entry = stack.pop()
+        if isinstance(entry, list):
+            stack += entry[:MAX_LINES]
+        elif isinstance(entry, dict):
+            yield str(entry.get("field")), str(entry.get("data") or "")
+            stack.append(entry.get("children"))
 
 
 def parse_numactl(text: str, *, file: str) -> Topology:

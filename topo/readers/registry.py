@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from topocal.topo.errors import FormatError, InputError, Where, one_line
+from topocal.topo.readers.amd_smi import AMD_SMI
 from topocal.topo.readers.hwloc import HWLOC
 from topocal.topo.readers.lspci import LSPCI
 from topocal.topo.readers.nccl_log import NCCL_LOG
@@ -13,8 +14,13 @@ from topocal.topo.readers.numa_text import LSCPU, NUMACTL
 from topocal.topo.readers.nvidia_lists import NVIDIA_LISTS
 from topocal.topo.readers.nvidia_query import NVIDIA_QUERY
 from topocal.topo.readers.reader import Reader, read_text
+from topocal.topo.readers.rocm_showtopo import ROCM_SHOWTOPO
+from topocal.topo.readers.smi_errors import looks_like_tool_error, refuse_tool_error
 from topocal.topo.readers.topo_matrix import TOPO_MATRIX
 from topocal.topo.readers.topology_json import TOPOLOGY_JSON
+from topocal.topo.readers.transferbench_topology import TRANSFERBENCH
+from topocal.topo.readers.xpu_smi import XPU_SMI
+from topocal.topo.readers.xpu_smi_device import XPU_SMI_DEVICE
 from topocal.topo.topology import Topology
 
 __all__ = ["READERS", "parse_any", "read_any", "sniff"]
@@ -25,6 +31,11 @@ READERS: tuple[Reader, ...] = (
     HWLOC,
     NCCL_LOG,
     TOPO_MATRIX,
+    XPU_SMI,
+    XPU_SMI_DEVICE,
+    AMD_SMI,
+    ROCM_SHOWTOPO,
+    TRANSFERBENCH,
     LSPCI,
     NVIDIA_QUERY,
     NVIDIA_LISTS,
@@ -45,6 +56,8 @@ def sniff(text: str, *, file: str) -> Reader:
     for reader in READERS:
         if reader.looks_like(text):
             return reader
+    if looks_like_tool_error(text):
+        refuse_tool_error(text, file=file)
     raise FormatError(
         f"is of no known kind (begins with {one_line(text[:60])!r})",
         where=Where(file=file),

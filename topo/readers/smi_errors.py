@@ -11,6 +11,13 @@ __all__ = ["looks_like_tool_error", "refuse_tool_error"]
 
 _ERRORS: Final = (
     (
+        re.compile(
+            r"[Uu]sage: (?:\S{0,200}/)?(?:nvidia-smi|xpu-smi|rocm-smi|amd-smi|numactl|lscpu)\b"
+        ),
+        "the tool printed its help",
+        "run it with the option, such as nvidia-smi topo -m or xpu-smi topology -m",
+    ),
+    (
         re.compile(r'Option "?-[a-z0-9]{1,8}"? is missing its value'),
         "this driver's nvidia-smi lacks the option",
         "take it on Linux or with a newer driver, or give nvidia-smi -q",
@@ -68,7 +75,7 @@ def refuse_tool_error(text: str, *, file: str) -> None:
             number = text.count("\n", 0, found.start()) + 1
             line = text.split("\n", number)[number - 1]
             raise FormatError(
-                f"is an error message, not an output: {one_line(line)!r}: {meaning}",
+                f"is a message, not an output: {one_line(line)!r}: {meaning}",
                 where=Where(file=file, line=number),
                 remedy=remedy,
             )
