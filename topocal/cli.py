@@ -14,7 +14,9 @@ from typing import Annotated
 import typer
 
 from topocal.commands.demo import demo
+from topocal.commands.discover import discover
 from topocal.commands.fit import fit
+from topocal.commands.gather import gather
 from topocal.commands.predict import predict
 from topocal.commands.read import read
 from topocal.topo.errors import TopocalError
@@ -48,6 +50,8 @@ def _options(
     pass
 
 
+app.command(name="discover")(discover)
+app.command(name="gather")(gather)
 app.command(name="read")(read)
 app.command(name="fit")(fit)
 app.command(name="predict")(predict)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from topocal.topo.errors import FormatError, InputError, Where, one_line
 from topocal.topo.readers.amd_smi import AMD_SMI
+from topocal.topo.readers.archive import is_archive
+from topocal.topo.readers.gathered import read_gathered
 from topocal.topo.readers.hwloc import HWLOC
 from topocal.topo.readers.lspci import LSPCI
 from topocal.topo.readers.nccl_log import NCCL_LOG
@@ -87,5 +89,7 @@ def parse_any(text: str, *, file: str, kind: str | None = None) -> Topology:
 
 
 def read_any(path: str | Path, *, kind: str | None = None) -> Topology:
-    """Read a file; as :func:`parse_any`."""
+    """Read a file, or an archive of ``topocal gather``; as :func:`parse_any`."""
+    if kind is None and is_archive(path):
+        return read_gathered(path)
     return parse_any(read_text(path), file=str(path), kind=kind)

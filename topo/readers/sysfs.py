@@ -1,9 +1,9 @@
 """What Linux's sysfs says of a machine, first as a handful of small texts, then as a topology.
 
 :func:`~topocal.topo.readers.sysfs_capture.capture_sysfs` copies the files that
-matter into a dictionary, path by path; :func:`read_machine` is pure.  Between the two the dictionary can be
-written to an archive and sent (:mod:`topocal.topo.gather`): what is read live is
-what is replayed.
+matter into a dictionary; :func:`read_machine` is pure.  Between the two the
+dictionary can be written to an archive and sent (:mod:`topocal.topo.gather`):
+what is read live is what is replayed.
 
 References
 ----------

@@ -16,7 +16,7 @@ from topocal.topo.errors import InputError, Where
 
 __all__ = ["MAX_FILES", "capture_sysfs"]
 
-MAX_FILES: Final = 200_000
+MAX_FILES: Final = 40_000
 """Files read at most; a machine with 1000 PCI functions has some 10,000 of them."""
 
 _MAX_FILE_BYTES: Final = 65_536
@@ -34,6 +34,11 @@ _PCI_FILES: Final = (
     "secondary_bus_number",
     "product_name",
 )
+_SHOWS: Final = ("devices", "bus/pci/devices")
+
+_OTHER_NETS: Final = "devices/other/net"
+"""Where interfaces without a PCI device are kept: their own paths hold unique ids."""
+
 _KFD: Final = "devices/virtual/kfd/kfd/topology/nodes"
 _KFD_KEYS: Final = frozenset(
     {
@@ -63,17 +68,16 @@ def capture_sysfs(root: str | Path = "/sys") -> dict[str, str]:
     Parameters
     ----------
     root
-        ``/sys``, or a directory that holds a copy of it (or of its parent).
+        ``/sys``, a directory with a copy of it, or one that holds that as ``sys`` or ``sysfs``.
 
     Raises
     ------
     InputError
         When that is no such directory.
     """
-    top = Path(root)
-    if not (top / "devices").is_dir() and (top / "sys" / "devices").is_dir():
-        top = top / "sys"
-    if not (top / "devices").is_dir() and not (top / "bus" / "pci" / "devices").is_dir():
+    places = [Path(root), *(Path(root) / inner for inner in ("sys", "sysfs"))]
+    top = next((p for p in places if any((p / d).is_dir() for d in _SHOWS)), None)
+    if top is None:
         raise InputError(
             "holds no sysfs (neither devices nor bus/pci/devices)",
             where=Where(file=str(root)),
@@ -180,9 +184,11 @@ class _Capture:
                 or any(map(_ADDRESS.fullmatch, parts))
             ):
                 continue
-            name = f"devices/other/net/{entry.name}/speed"
+            name = f"{_OTHER_NETS}/{entry.name}/speed"
             if self._read(real / "speed", name) is None:
                 self._keep(name, "-1")
+        for entry in self._entries(self._top / _OTHER_NETS):
+            self._read(entry / "speed")
 
     # Processors and memory
 

@@ -1,0 +1,65 @@
+"""``topocal discover``: this machine as topology.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["discover"]
+
+
+def discover(
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Where to write topology.json."),
+    ] = None,
+    sysfs: Annotated[
+        Path,
+        typer.Option(help="A copy of another machine's /sys, instead of this one's."),
+    ] = Path("/sys"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Describe this machine: GPUs, NICs, PCIe switches, sockets and memory.
+
+    Reads sysfs, and NVIDIA's management library where the module pynvml is
+    installed.  Needs no root and no accelerator; what it did not find, it says.
+
+        topocal discover -o topology.json
+
+        topocal discover --sysfs copied/sys --json
+    """
+    from topocal.console import console, print_json
+    from topocal.topo.discover import discover as discover_machine
+    from topocal.topo.io import topology_to_document, write_topology
+    from topocal.topo.resource import NodeKind
+
+    topology = discover_machine(sysfs)
+    if output is not None:
+        write_topology(topology, output)
+    kinds = [kind for _, kind in topology.graph.nodes(data="kind")]
+    counts = {str(kind): kinds.count(kind) for kind in NodeKind if kind in kinds}
+    if as_json:
+        print_json(
+            {
+                "output": None if output is None else str(output),
+                "nodes": counts,
+                "notes": topology.graph.graph["notes"],
+                "topology": topology_to_document(topology),
+            }
+        )
+        return
+    from rich.text import Text
+
+    out = console()
+    out.print(Text(topology.name, style="bold"))
+    out.print(Text("  " + ", ".join(f"{n} {kind}" for kind, n in counts.items())))
+    for gpu in topology.accelerators:
+        data = topology.graph.nodes[gpu]
+        words = [gpu, str(data.get("bus_id", "")), str(data.get("model", ""))]
+        out.print(Text("  " + "  ".join(w for w in words if w)))
+    for note in topology.graph.graph["notes"]:
+        out.print(Text(f"  note: {note}"))
+    if output is not None:
+        out.print(Text(f"  written to {output}"))

@@ -1,0 +1,55 @@
+"""``topocal gather``: this machine as an archive that can be sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["gather"]
+
+
+def gather(
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", help="Where to write the archive."),
+    ] = Path("host.tar.gz"),
+    sysfs: Annotated[
+        Path,
+        typer.Option(help="A copy of another machine's /sys, instead of this one's."),
+    ] = Path("/sys"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Capture this machine for somebody else to look at.
+
+    The archive holds what `topocal read` needs: part of sysfs, and what
+    nvidia-smi, rocm-smi, lspci and lstopo print where they are installed.  Host
+    names, serial numbers, unique ids, MAC and IP addresses are removed; look
+    into the archive before you send it all the same.  As root, lspci shows link
+    speeds, too.
+
+        topocal gather -o host.tar.gz
+
+        topocal read host.tar.gz -o topology.json
+    """
+    from topocal.console import console, print_json
+    from topocal.topo.gather import gather as gather_machine
+
+    captured = gather_machine(output, sysfs=sysfs)
+    if as_json:
+        print_json(
+            {
+                "output": str(output),
+                "sysfs_files": len(captured.sysfs),
+                "outputs": captured.status,
+            }
+        )
+        return
+    from rich.text import Text
+
+    out = console()
+    out.print(Text(f"{len(captured.sysfs)} files of sysfs"))
+    for name, status in captured.status.items():
+        out.print(Text(f"  {name}: {status}"))
+    out.print(Text(f"written to {output}; look into it before you send it"))
