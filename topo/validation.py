@@ -213,10 +213,10 @@ def _separate_parts(topology: Topology) -> Problems:
     parts = sorted((p for p in parts if p), key=lambda p: (-len(p), natural_key(p[0])))
     for part in parts[1:]:
         if graph.degree(part[0]) > 0 or len(part) > 1:
-            others = f" and {len(part) - 1} more" if len(part) > 1 else ""
+            others = f"and {len(part) - 1} more endpoints " if len(part) > 1 else ""
             yield _problem(
                 part[0],
-                f"with{others or ' nothing else'} cannot be reached from {parts[0][0]}",
+                f"{others}cannot be reached from {parts[0][0]}",
                 "add the links that join the parts, or give each its own topology",
             )
 
@@ -295,8 +295,15 @@ def _zero_capacity(topology: Topology) -> Problems:
 
 
 def _pcie(topology: Topology) -> Iterator[tuple[str, dict[str, Any]]]:
-    for _, _, key, data in topology.graph.edges(keys=True, data=True):
-        if data["kind"] is LinkKind.PCIE:
+    """Attributes of PCIe links; both directions of one connection are told once."""
+    stated = {key: data for _, _, key, data in topology.graph.edges(keys=True, data=True)}
+    names = ("generation", "width", "max_generation", "max_width")
+    for key, link in topology.links.items():
+        if link.kind is not LinkKind.PCIE:
+            continue
+        data, other = stated[key], stated.get(link.reverse or "", {})
+        same = all(data.get(name) == other.get(name) for name in names)
+        if not (same and link.reverse and natural_key(link.reverse) < natural_key(key)):
             yield key, data
 
 
