@@ -30,7 +30,7 @@ _HEADER: Final = re.compile(
 _IDS: Final = re.compile(r"\[?\b([0-9a-f]{4}):([0-9a-f]{4})\b\]?")
 _TAIL: Final = re.compile(r" \((?:rev [0-9a-f]{2}|prog-if [^)]*|\w+ mode)\)")
 _SECONDARY: Final = re.compile(r"Bus: primary=[0-9a-f]{2}, secondary=([0-9a-f]{2})")
-_LINK: Final = re.compile(r"Speed ([^,]{1,40}), Width (\S{1,8})")
+_LINK: Final = re.compile(r"Speed ([^,]{1,40}), Width ([^\s,]{1,8})")
 _NUMA: Final = re.compile(r"NUMA node: ([0-9]{1,4})\b")
 _PORTS: Final = (
     ("Root Port", Port.ROOT),
