@@ -206,6 +206,32 @@ def test_nothing_that_a_file_states_is_replaced() -> None:
     assert found(merged, "PCIe links").evidence == ("gpu0: Gen3 x16 in a.xml, Gen5 x16 in b.xml",)
 
 
+def test_half_of_one_file_and_half_of_another_make_no_link() -> None:
+    no_width = '<cpu numaid="0">' + gpu("11", dev=0, width=0) + "</cpu>"
+    slower = '<cpu numaid="0">' + gpu("11", dev=0, speed="8 GT/s") + "</cpu>"
+    merged = merge([xml(no_width), xml(slower, file="b.xml")])
+    # The second file is the richer one; asked the other way, nothing may be mixed either.
+    assert View(merged.topology, "t").uplink["gpu0"]["nominal_Bps"] == pcie_Bps(3, 16)
+    more = '<cpu numaid="1">' + gpu("21", dev=1) + "</cpu>"
+    link = View(merge([xml(no_width + more), xml(slower)]).topology, "t").uplink["gpu0"]
+    assert (link["generation"], link.get("width"), link["nominal_Bps"]) == (4, None, None)
+
+
+def test_a_figure_that_was_not_believed_does_not_come_back_from_another_file() -> None:
+    def bridge(card: str) -> str:
+        return (
+            '<cpu numaid="0"><pci busid="0000:10:00.0" class="0x060400" link_speed="2.5 GT/s" '
+            f'link_width="1">{card}</pci></cpu>'
+        )
+
+    doubted = bridge(gpu("11", dev=0)) + '<cpu numaid="1">' + gpu("21", dev=1) + "</cpu>"
+    # Without a faster card below, nothing tells that the bridge is emulated.
+    believed = bridge(gpu("11", dev=0, speed="", width=0))
+    merged = merge([xml(doubted), xml(believed, file="b.xml")])
+    link = View(merged.topology, "t").uplink["pcie:0000:10:00.0"]
+    assert (link["nominal_Bps"], link["speed_text"]) == (None, "2.5 GT/s x1")
+
+
 def test_gpu_links_come_from_the_file_that_has_them() -> None:
     links = {(0, 1): 4, (2, 3): 4}
     classes = {**AGREEING, (0, 1): "NVL", (2, 3): "NVL"}

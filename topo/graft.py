@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from topocal.topo.path_class import FABRIC
+from topocal.topo.readers.pci import parse_speed, parse_width
 from topocal.topo.resource import LinkKind, NodeKind, Resource
 from topocal.topo.topology import Topology, natural_key
 from topocal.topo.view import View
@@ -91,12 +92,13 @@ class Graft:
         mine = self._graph.edges[*ends, link]
         more = self._other.graph.edges[*other_ends, other]
         known = mine.get("nominal_Bps") is not None
+        # Half of one file and half of another would make a link that neither describes.
+        whole = not known and not _at_odds(mine, more)
         for word in _LINK_WORDS:
-            # Half of one file and half of another would make a link that neither describes.
-            beside = not known or word.startswith("max_")
-            if beside and mine.get(word) is None and more.get(word) is not None:
+            fits = whole or word.startswith("max_")
+            if fits and mine.get(word) is None and more.get(word) is not None:
                 mine[word] = more[word]
-        if known or more.get("nominal_Bps") is None:
+        if not whole or more.get("nominal_Bps") is None:
             return
         mine["nominal_Bps"] = more["nominal_Bps"]
         mine.pop("speed_text", None)
@@ -227,3 +229,17 @@ class Graft:
         resources = sorted(self._resources.items(), key=lambda item: natural_key(item[0]))
         self._graph.graph["resources"] = dict(resources)
         return Topology(self._graph)
+
+
+def _at_odds(mine: dict[str, Any], more: dict[str, Any]) -> bool:
+    """Whether two descriptions of a link cannot be joined.
+
+    They differ, or the second repeats figures that the first one's reader had
+    reason not to believe (an emulated bridge) and kept as text only.
+    """
+    for word in ("generation", "width"):
+        if None not in (mine.get(word), more.get(word)) and mine[word] != more[word]:
+            return True
+    speed, _, width = str(mine.get("speed_text") or "").rpartition(" x")
+    doubted = (parse_speed(speed), parse_width(width))
+    return None not in doubted and doubted == (more.get("generation"), more.get("width"))
