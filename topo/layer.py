@@ -25,9 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
+from scipy.sparse.csgraph import connected_components, dijkstra
 
-__all__ = ["Chains", "Layer"]
+__all__ = ["Chains", "Layer", "distinct", "pairs_within"]
 
 Ints = NDArray[np.int64]
 
@@ -69,14 +69,19 @@ class Chains:
         out[:, -1] = self.last
         return out
 
-    def totals(self, per_link: NDArray[np.int16]) -> NDArray[np.int16]:
-        """Sum of figures per link over each chain; ``per_link[-1]`` must be zero.
+    def totals(self, per_link: Ints, per_path: Ints) -> Ints:
+        """Sum of a figure over each chain.
 
-        ``per_link`` has shape (links + 1, figures), the result (q, figures).
+        Parameters
+        ----------
+        per_link
+            Shape (links + 1,); the last is the figure of no link.
+        per_path
+            Shape (paths,), the figure of each row of ``table``.
         """
-        per_path = per_link[self.table].sum(axis=1, dtype=np.int16)
-        per_path = np.concatenate([per_path, per_link[-1:]])
-        found: NDArray[np.int16] = per_link[self.first] + per_path[self.path] + per_link[self.last]
+        padded = np.append(per_path, per_link[-1])
+        found: Ints = per_link[self.first] + padded[self.path]
+        found += per_link[self.last]
         return found
 
 
@@ -122,7 +127,7 @@ class Layer:
         self._rank = _ranks(self._in)
 
     def _search(self, inner: Ints, core_of: Ints) -> None:
-        """Distances through the core, and for each the last links that attain it."""
+        """Distances through the core."""
         n = len(self._core)
         sources = np.unique(self._out.core[self._out.core >= 0])
         self._row = np.full(n + 1, -1, dtype=np.int64)
@@ -136,22 +141,38 @@ class Layer:
             self._tight = self._tight_tail = np.zeros(0, dtype=np.int64)
             self._begin = np.zeros((len(sources), n), dtype=np.int64)
             self._count = np.zeros((len(sources), n), dtype=np.int64)
+            self._forks = False
             return
         order = np.lexsort((self._cost[inner], heads, tails))
         keys, first = np.unique((tails * n + heads)[order], return_index=True)
         cheapest = self._cost[inner][order][first]
         weights = csr_array((cheapest, (keys // n, keys % n)), shape=(n, n))
         self._distance = dijkstra(weights, indices=sources)
-        to_tail = self._distance[:, tails]
-        tight = np.isfinite(to_tail) & (to_tail + self._cost[inner] == self._distance[:, heads])
-        flat = np.flatnonzero(tight)
-        self._tight = inner[flat % len(inner)]
-        self._tight_tail = core_of[self._tail[self._tight]]
-        before = np.concatenate(([0], np.cumsum(tight, dtype=np.int64)))
-        spans = np.searchsorted(heads, np.arange(n + 1))
-        offsets = np.arange(len(sources))[:, None] * len(inner) + spans
-        self._begin = before[offsets[:, :-1]]
-        self._count = before[offsets[:, 1:]] - self._begin
+        self._find_tight(inner, tails, heads, sources, weights)
+
+    def _find_tight(
+        self, inner: Ints, tails: Ints, heads: Ints, sources: Ints, weights: csr_array
+    ) -> None:
+        """``tight[begin[r, v]:][:count[r, v]]``: the last links of cheapest ways from r to v.
+
+        Only links of a source's own part of the core are looked at: a cluster is
+        hundreds of small parts.
+        """
+        n = len(self._core)
+        part = connected_components(weights, directed=False)[1].astype(np.int64)
+        row, edge = pairs_within(np.arange(len(sources)), part[sources], part[tails])
+        reach = self._distance[row, tails[edge]] + self._cost[inner[edge]]
+        tight = np.isfinite(reach) & (reach == self._distance[row, heads[edge]])
+        row, edge = row[tight], edge[tight]
+        self._tight = inner[edge]
+        self._tight_tail = tails[edge]
+        key = row * n + heads[edge]
+        starts = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1]))[: len(key)])
+        self._begin = np.zeros((len(sources), n), dtype=np.int64)
+        self._count = np.zeros((len(sources), n), dtype=np.int64)
+        self._begin.flat[key[starts]] = starts
+        self._count.flat[key[starts]] = np.diff(np.append(starts, len(key)))
+        self._forks = len(starts) < len(key)
 
     def _direct(self, direct: Ints) -> None:
         """Links from terminal to terminal; the cheapest of parallel ones, then the first."""
@@ -234,19 +255,26 @@ class Layer:
     ) -> tuple[Ints, NDArray[np.int32]]:
         """Core paths of the pairs that go ``through``; equal ones are walked once.
 
-        A path depends on where it enters the core and on the destination (its
-        attachment, and its rank among equal paths), not on the source itself.
+        A path depends on where it enters the core and where it leaves it; where there
+        are equal paths, also on the destination's rank.
         """
         path = np.full(len(s), -1, dtype=np.int64)
         row = self._row[self._out.core[s[through], out_slot[through]]]
-        goal = d[through] * self._in.width + in_slot[through]
-        goals = len(self._in.core) * self._in.width
-        key, number = _distinct(row * goals + goal, len(self._distance) * goals)
+        if self._forks:
+            goal = d[through] * self._in.width + in_slot[through]
+            goals = len(self._in.core) * self._in.width
+        else:
+            goal = self._in.core[d[through], in_slot[through]]
+            goals = len(self._core)
+        key, number = distinct(row * goals + goal, len(self._distance) * goals)
         path[through] = number
-        row, goal = key // goals, key % goals
-        terminal, slot = goal // self._in.width, goal % self._in.width
-        here = self._in.core[terminal, slot]
-        choice = self._rank[terminal] // np.maximum(self._in.degree[terminal], 1)
+        row, goal = key // max(goals, 1), key % max(goals, 1)
+        if self._forks:
+            terminal, slot = goal // self._in.width, goal % self._in.width
+            here = self._in.core[terminal, slot]
+            choice = self._rank[terminal] // np.maximum(self._in.degree[terminal], 1)
+        else:
+            here, choice = goal, np.zeros(len(goal), dtype=np.int64)
         steps: list[NDArray[np.int32]] = []
         while True:
             alive = self._distance[row, here] > 0
@@ -320,7 +348,20 @@ def _ranks(attachments: _Attachments) -> Ints:
     return rank
 
 
-def _distinct(key: Ints, size: int) -> tuple[Ints, Ints]:
+def pairs_within(a: Ints, label_a: Ints, label_b: Ints) -> tuple[Ints, Ints]:
+    """All pairs of an entry of ``a`` and an index of ``label_b`` with the same label.
+
+    Sorted by place in ``a``, then by index.
+    """
+    order = np.argsort(label_b, kind="stable")
+    ordered = label_b[order]
+    begin = np.searchsorted(ordered, label_a, side="left")
+    count = np.searchsorted(ordered, label_a, side="right") - begin
+    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(a, count), order[np.repeat(begin, count) + offset]
+
+
+def distinct(key: Ints, size: int) -> tuple[Ints, Ints]:
     """Distinct keys, and the number of each key among them."""
     if size > _LARGEST_TABLE:
         found, number = np.unique(key, return_inverse=True)

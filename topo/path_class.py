@@ -16,13 +16,18 @@ from numpy.typing import NDArray
 
 from topocal.topo.resource import LinkKind, NodeKind, PathClass
 
-__all__ = ["COUNTS", "FABRIC", "classify", "count_table"]
+__all__ = ["COUNTS", "FABRIC", "classify", "count_table", "hops_of", "pack"]
 
 FABRIC: Final = (LinkKind.NVLINK, LinkKind.XGMI, LinkKind.XELINK)
 """Links that GPUs have among themselves."""
 
 COUNTS: Final = ("hops", "fabric", "c2c", "memory", "smp", "net", "switches", "bridges", "sockets")
 """Columns of the table of counts."""
+
+_BITS: Final = 7
+_MASK: Final = (1 << _BITS) - 1
+_MOST: Final = 40
+"""Three of it fit into seven bits."""
 
 
 def count_table(links: Sequence[LinkKind], heads: Sequence[NodeKind]) -> NDArray[np.int16]:
@@ -54,7 +59,29 @@ def count_table(links: Sequence[LinkKind], heads: Sequence[NodeKind]) -> NDArray
     return table
 
 
-def classify(totals: NDArray[np.int16]) -> NDArray[np.int8]:
+def pack(counts: NDArray[np.int16]) -> NDArray[np.int64]:
+    """Rows of counts as one number each; sums of a few of them can be unpacked again.
+
+    Parameters
+    ----------
+    counts
+        Shape (…, ``len(COUNTS)``).
+
+    Returns
+    -------
+    Shape (…).  No class depends on whether a count is 40 or more, so it stops there.
+    """
+    shifts = _BITS * np.arange(len(COUNTS))
+    found: NDArray[np.int64] = (np.minimum(counts, _MOST).astype(np.int64) << shifts).sum(axis=-1)
+    return found
+
+
+def hops_of(packed: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of links, as far as it was counted."""
+    return packed & _MASK
+
+
+def classify(packed: NDArray[np.int64]) -> NDArray[np.int8]:
     """Path classes of routes.
 
     A chain of GPU fabric (or chip-to-chip) links keeps its class when it ends in
@@ -63,14 +90,14 @@ def classify(totals: NDArray[np.int16]) -> NDArray[np.int8]:
 
     Parameters
     ----------
-    totals
-        Shape (routes, ``len(COUNTS)``), the sum over each route's links.
+    packed
+        Shape (routes,), up to three packed counts added up.
 
     Returns
     -------
     Shape (routes,), :class:`PathClass` codes; ``DIS`` for a route without links.
     """
-    of = {name: totals[:, k] for k, name in enumerate(COUNTS)}
+    of = {name: (packed >> _BITS * k) & _MASK for k, name in enumerate(COUNTS)}
     code = np.where(of["switches"] <= 1, PathClass.PIX, PathClass.PXB).astype(np.int8)
     code[(of["bridges"] == 1) | (of["sockets"] >= 1)] = PathClass.PHB
     code[of["bridges"] >= 2] = PathClass.NODE

@@ -22,22 +22,19 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from topocal.topo.gateways import Candidates, Choice, choose_gateways, rail_of
-from topocal.topo.layer import Chains, Layer
+from topocal.topo.layer import Chains, Layer, distinct, pairs_within
 from topocal.topo.naming import natural_key
-from topocal.topo.path_class import classify, count_table
+from topocal.topo.path_class import classify, count_table, hops_of, pack
 from topocal.topo.resource import LinkKind, NodeKind, PathClass
 
 if TYPE_CHECKING:
     from topocal.topo.topology import Topology
 
-__all__ = ["Found", "Router"]
+__all__ = ["LINK_COST", "Found", "Router"]
 
 Ints = NDArray[np.int64]
 
-# Only the order of magnitude matters: one link of a dearer kind outweighs any
-# number of cheaper ones that a real machine chains.  Whole numbers, so that
-# equal routes cost exactly the same.
-_COST: Final = {
+LINK_COST: Final = {
     LinkKind.NVLINK: 1.0,
     LinkKind.XGMI: 1.0,
     LinkKind.XELINK: 1.0,
@@ -48,6 +45,13 @@ _COST: Final = {
     LinkKind.SMP: 10_000.0,
     LinkKind.NET: 1_000_000.0,
 }
+"""What a link costs a route, by kind.
+
+Only the order of magnitude matters: one link of a dearer kind outweighs any
+number of cheaper ones that a real machine chains.  Whole numbers, so that
+equal routes cost exactly the same.
+"""
+
 _RELAY_COST: Final = 1e9
 """What passing through an endpoint costs: more than anything else."""
 
@@ -96,9 +100,10 @@ class Router:
         self._is_gpu = np.array([kind is NodeKind.GPU for kind in self._kinds], dtype=bool)
         self._tail = np.array([self.number[link.tail] for link in links], dtype=np.int64)
         self._head = np.array([self.number[link.head] for link in links], dtype=np.int64)
-        self._cost = np.array([_COST[link.kind] for link in links])
+        self._cost = np.array([LINK_COST[link.kind] for link in links])
         heads = [self._kinds[k] for k in self._head]
         self._counts = count_table([link.kind for link in links], heads)
+        self._packed = pack(self._counts)
         on_net = np.array([link.kind is LinkKind.NET for link in links], dtype=bool)
         self._peer_access = graph.graph.get("peer_access")
         self._read_stated(topology)
@@ -175,7 +180,9 @@ class Router:
         ends = np.flatnonzero(self._endpoint)
         # An endpoint's own port is for itself alone; NICs and nodes that pass traffic serve all.
         serves = np.array([k is NodeKind.NIC or not k.is_endpoint for k in self._kinds], dtype=bool)
-        e, g = _pairs_within(ends, gateways[serves[gateways]], self._machine)
+        serving = gateways[serves[gateways]]
+        e, at = pairs_within(ends, self._machine[ends], self._machine[serving])
+        g = serving[at]
         own = ends[self._gateway[ends] & ~serves[ends]]
         e, g = np.concatenate([e, own]), np.concatenate([g, own])
         there, back = self._inner.chains(e, g), self._inner.chains(g, e)
@@ -212,12 +219,13 @@ class Router:
 
     def _classes(self, source: Ints, destination: Ints, chains: Chains) -> NDArray[np.int8]:
         """Classes of pairs inside a machine; a stated one wins over what is crossed."""
-        totals = chains.totals(self._counts)
-        code = classify(totals)
+        per_path = pack(self._counts[chains.table].sum(axis=1, dtype=np.int16))
+        packed = chains.totals(self._packed, per_path)
+        code = classify(packed)
         code[source == destination] = PathClass.LOC
         single = np.where(chains.first >= 0, chains.first, chains.last)
         stated = self._link_class[single]
-        use = (totals[:, 0] == 1) & (stated >= 0)
+        use = (hops_of(packed) == 1) & (stated >= 0)
         code[use] = stated[use]
         return code
 
@@ -267,8 +275,7 @@ class Router:
         lost = np.flatnonzero(left & (self._island[source] == self._island[destination]))
         if len(lost):
             at, rows = self._relayed(source, destination, lost)
-            totals = self._counts[rows].sum(axis=1, dtype=np.int16)
-            classes = classify(totals)
+            classes = classify(pack(self._counts[rows].sum(axis=1, dtype=np.int16)))
             classes[classes == PathClass.NVL] = PathClass.NVB
             yield at, rows, classes
 
@@ -297,7 +304,9 @@ class Router:
         found = np.full(len(self._names), -1, dtype=np.int64)
         for kind in _STAGES:
             nodes = np.array([k for k, v in enumerate(self._kinds) if v is kind], dtype=np.int64)
-            e, m = _pairs_within(endpoints[found[endpoints] < 0], nodes, self._machine)
+            left = endpoints[found[endpoints] < 0]
+            e, at = pairs_within(left, self._machine[left], self._machine[nodes])
+            m = nodes[at]
             cost = self._inner.chains(e, m).cost
             order = np.lexsort((m, cost, e))
             order = order[np.isfinite(cost[order])]
@@ -321,11 +330,13 @@ class Router:
         outside, s, d, chosen = outside[known], s[known], d[known], chosen[known]
         leave, enter = self._choice.gateway[s, chosen], self._choice.gateway[d, chosen]
         wire = self._outer.chains(leave, enter)
-        out_key, out_of = _unique_pairs(s, leave, len(self._names))
-        in_key, into_of = _unique_pairs(enter, d, len(self._names))
-        n = len(self._names)
-        there = self._inner.chains(out_key // n, out_key % n).rows()[out_of]
-        arrive = self._inner.chains(in_key // n, in_key % n).rows()[into_of]
+        # Many pairs share the way to a gateway and the way from one; each is found once.
+        k, size = self._networks, len(self._names) * self._networks
+        leaving, out_of = distinct(s * k + chosen, size)
+        entering, into_of = distinct(d * k + chosen, size)
+        near, far = self._choice.gateway.flat[leaving], self._choice.gateway.flat[entering]
+        there = self._inner.chains(leaving // k, near).rows()[out_of]
+        arrive = self._inner.chains(far, entering // k).rows()[into_of]
         whole = np.isfinite(wire.cost)
         rows = np.hstack([there, wire.rows(), arrive])
         return (outside, rows) if whole.all() else (outside[whole], rows[whole])
@@ -370,23 +381,6 @@ class Router:
         at = np.searchsorted(self._override_key, key[hit])
         connected = path_class[hit] != PathClass.DIS
         path_class[hit[connected]] = self._override_class[at[connected]]
-
-
-def _pairs_within(a: Ints, b: Ints, label: Ints) -> tuple[Ints, Ints]:
-    """All pairs of one of ``a`` and one of ``b`` with the same label."""
-    order = np.argsort(label[b], kind="stable")
-    b = b[order]
-    begin = np.searchsorted(label[b], label[a], side="left")
-    count = np.searchsorted(label[b], label[a], side="right") - begin
-    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    return np.repeat(a, count), b[np.repeat(begin, count) + offset]
-
-
-def _unique_pairs(a: Ints, b: Ints, n: int) -> tuple[Ints, Ints]:
-    """Distinct ``a * n + b``, and the number of each pair among them."""
-    key = a * n + b
-    found, number = np.unique(key, return_inverse=True)
-    return found, number
 
 
 def _contains(sorted_keys: Ints, key: Ints) -> NDArray[np.bool_]:
