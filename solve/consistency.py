@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from topocal.measure.samples import Measurements, Sample
+from topocal.solve.rows import Observation
 from topocal.topo.resource import PathClass
 from topocal.topo.topology import Topology
 from topocal.topo.units import format_rate, format_seconds
@@ -45,8 +45,8 @@ machine whose pairs all differ by receiver does not look unstable."""
 class Contradiction:
     """A pattern that finished sooner than one of its flows alone."""
 
-    pattern: Sample
-    flow: Sample
+    pattern: Observation
+    flow: Observation
 
     @property
     def text(self) -> str:
@@ -66,7 +66,7 @@ class LikePairs:
 
     sender: str
     side: str
-    samples: tuple[Sample, ...]
+    samples: tuple[Observation, ...]
 
     @property
     def spread(self) -> float:
@@ -102,12 +102,12 @@ class Consistency:
     disagreeing: tuple[LikePairs, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
 
-    def keep(self, samples: Iterable[Sample]) -> tuple[Sample, ...]:
+    def keep(self, samples: Iterable[Observation]) -> tuple[Observation, ...]:
         """The samples that are not left out."""
         return tuple(s for s in samples if s.name not in self.left_out)
 
 
-def check_consistency(topology: Topology, measurements: Measurements) -> Consistency:
+def check_consistency(topology: Topology, observations: Sequence[Observation]) -> Consistency:
     """Look for contradictions, unstable pairs and the noise level.
 
     Raises
@@ -115,13 +115,14 @@ def check_consistency(topology: Topology, measurements: Measurements) -> Consist
     UnknownEndpointError
         When a sample names an endpoint that the topology does not have.
     """
-    groups = _like_pairs(topology, measurements.pairs)
+    singles = [o for o in observations if len(o.pattern.flows) == 1]
+    groups = _like_pairs(topology, singles)
     spreads = [g.spread for g in groups]
     usual = float(np.median(spreads)) if spreads else 0.0
     threshold = max(DISAGREEMENT, RELATIVE_DISAGREEMENT * usual)
     disagreeing = tuple(g for g in groups if g.spread > threshold)
     noise = _noise([g for g in groups if g not in disagreeing])
-    contradictions = _contradictions(measurements, noise)
+    contradictions = _contradictions(observations, noise)
     left_out: dict[str, str] = {}
     for group in disagreeing:
         names = {s.name for s in group.samples}
@@ -143,10 +144,10 @@ def check_consistency(topology: Topology, measurements: Measurements) -> Consist
     )
 
 
-def _like_pairs(topology: Topology, pairs: Sequence[Sample]) -> list[LikePairs]:
+def _like_pairs(topology: Topology, pairs: Sequence[Observation]) -> list[LikePairs]:
     """Groups of two pairs or more, in the order of the samples."""
     routes = topology.routes()
-    found: dict[tuple[str, str], list[Sample]] = {}
+    found: dict[tuple[str, str], list[Observation]] = {}
     for sample in pairs:
         source, destination = sample.pattern.pairs[0]
         row, column = divmod(routes.pair_index(source, destination), len(routes.endpoints))
@@ -169,14 +170,14 @@ def _noise(groups: Sequence[LikePairs]) -> float:
     return max(NOISE_FLOOR, math.sqrt(squares / freedom)) if freedom else NOISE_FLOOR
 
 
-def _contradictions(measurements: Measurements, noise: float) -> tuple[Contradiction, ...]:
-    alone = {s.pattern.pairs[0]: s for s in measurements.pairs}
+def _contradictions(observations: Sequence[Observation], noise: float) -> tuple[Contradiction, ...]:
+    alone = {o.pattern.pairs[0]: o for o in observations if len(o.pattern.flows) == 1}
     margin = SIGMAS * noise * math.sqrt(2.0)
     found = []
-    for pattern in measurements.concurrent:
+    for pattern in observations:
         for flow in pattern.pattern.flows:
             single = alone.get((flow.source, flow.destination))
-            if single is None:
+            if single is None or single is pattern:
                 continue
             scale = flow.size_bytes / single.pattern.total_bytes
             if math.log(single.seconds * scale / pattern.seconds) > margin:

@@ -1,45 +1,48 @@
-"""The capacities that explain the samples best.
+"""The capacities that explain the observations best.
 
-In logs the predicted time of a sample, max over rows of (load + x), is convex in the
-unknowns: slowness x of every capacity and log kappa of the time-shared resources
-(log-sum-exp of the flows' solo times).  Predicting too much is therefore a convex
-cost.  Predicting too little is not; it is replaced by its tangent at the present
-point, the row that binds there.  That is the convex-concave procedure (Yuille &
-Rangarajan 2003; Lipp & Boyd 2016).  A time-shared row stands by its tangent in both,
-so that each step is a quadratic program in cvxpy; the step is halved until the true
-cost falls, which it must, as the tangents are exact where it starts.
+Cost: Huber loss of the log error in units of each observation's standard error, so that
+a single bad one pulls no harder than one at the threshold; plus a weak pull of every x to
+its prior (nominal capacity where known, otherwise the slowest value that the data
+allows), which decides what no observation decides.
 
-Cost: Huber loss of the log error in units of the noise, so that a single bad sample
-pulls no harder than one at the threshold; plus a weak pull of every x to its prior
-(nominal capacity where known, otherwise the slowest value that the data allows),
-which decides what no sample decides.
+The predicted log time of an observation is a maximum of smooth functions, most of them
+linear with slope one in a single unknown.  Given which rows bind, least squares is nearly
+diagonal; so the fit alternates: rows that come within a fraction of the noise of the
+busiest share the observation (soft assignment, the fraction shrinking), the Huber weights
+are renewed, one sparse Gauss-Newton step is taken, and halved until the true cost falls.
+Small instances are then finished by :mod:`topocal.solve.polish`, a convex program that no
+tie can stop.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse.linalg import splu
 
-from topocal.solve.convex import solve_convex
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
 
-__all__ = ["Estimate", "estimate", "huber", "predict_log_seconds"]
+__all__ = ["HUBER", "PRIOR", "Cost", "Estimate", "estimate", "huber", "predict_log_seconds"]
 
 HUBER: Final = 1.345
 """Threshold in noise units: 95 % efficient on Gaussian noise (Huber 1981, table 4.1)."""
 
-PRIOR: Final = 1e-3
-"""Weight of the pull to the prior against one noise unit of one sample: only ties feel it."""
+PRIOR: Final = 1e-2
+"""Pull to the prior, per noise unit, against one observation: only what no observation
+decides feels it."""
 
 UNEXPLAINED: Final = 1e6
-"""Misfit, in noise units, that a sample without any fitted resource counts."""
+"""Misfit, in noise units, that an observation without any fitted resource counts."""
 
-MOST_STEPS: Final = 40
+SOFTNESS: Final = (1.0, 0.3, 0.1)
+"""Widths of the soft assignment, in noise units, one after the other."""
+
+MOST_STEPS: Final = 25
 LEAST_GAIN: Final = 1e-6
 SHORTEST_STEP: Final = 1e-3
 
@@ -51,215 +54,255 @@ class Estimate:
     Attributes
     ----------
     x
-        Log seconds per byte of every capacity, shape (R,); -inf where no sample loads
-        it and no nominal value is known.
+        Log seconds per byte of every capacity, shape (R,); -inf where no observation
+        loads it and no nominal value is known.
     log_kappa
-        Log of the overlap factor, 0 where nothing is time-shared.
+        Log overlap factor of time-shared receivers and of time-shared senders.
     log_predicted
-        Log seconds of each sample by the fitted resources alone, shape (S,); -inf where
-        none of them carries it.
+        Log seconds of each observation by the fitted resources alone, shape (S,); -inf
+        where none of them carries it.
     objective
         Value of the cost.
-    steps
-        Convex problems solved.
     """
 
     x: NDArray[np.float64]
-    log_kappa: float
+    log_kappa: NDArray[np.float64]
     log_predicted: NDArray[np.float64]
     objective: float
-    steps: int
 
 
 def huber(error: NDArray[np.float64]) -> NDArray[np.float64]:
     """Huber loss of errors in noise units, as cvxpy defines it (square up to the threshold).
 
-    A sample that nothing in the fit carries has an infinite error; it costs
-    :data:`UNEXPLAINED`, which no finite misfit does.
+    An observation that nothing in the fit carries has an infinite error; it costs
+    what :data:`UNEXPLAINED` does, which no finite misfit does.
     """
     size = np.minimum(np.abs(error), UNEXPLAINED)
     return np.asarray(np.where(size <= HUBER, size**2, 2 * HUBER * size - HUBER**2))
 
 
 def predict_log_seconds(
-    rows: Rows, x: NDArray[np.float64], log_kappa: float
+    rows: Rows, x: NDArray[np.float64], log_kappa: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Log seconds of each sample: its busiest row."""
+    """Log seconds of each observation: its busiest row."""
     predicted = rows.highest(x)
-    busy, _ = rows.shared.busy(rows.solo(x), log_kappa)
-    np.maximum.at(predicted, rows.shared.sample, busy)
+    if len(rows.shared):
+        busy, _ = rows.shared.busy(rows.solo(x), log_kappa)
+        np.maximum.at(predicted, rows.shared.row, busy)
     return predicted
 
 
-def estimate(
-    rows: Rows, noise: float, prior: NDArray[np.float64], active: NDArray[np.bool_] | None = None
-) -> Estimate:
-    """Fit all capacities, and one overlap factor where anything is time-shared.
+class Cost:
+    """The objective, as a function of the fitted columns of x and of log kappa."""
 
-    Parameters
-    ----------
-    noise
-        Relative standard deviation of one sample.
-    prior
-        Shape (R,): log seconds per byte by specification, NaN where unknown.
-    active
-        Shape (R,): the resources that may explain a sample; the others are not in the
-        fit and come out as the slowest that the samples allow. Default: all.
+    def __init__(self, rows: Rows, fitted: NDArray[np.bool_], pull_to: NDArray[np.float64]) -> None:
+        self.rows = rows
+        self.fitted = fitted
+        self.columns = np.flatnonzero(fitted)
+        self.place = np.cumsum(fitted) - 1
+        self.pull_to = pull_to[self.columns]
+        self.unit = float(np.median(rows.sigma)) if len(rows.sigma) else 1.0
 
-    Raises
-    ------
-    SolverError
-        When an optimiser fails.
-    """
-    bound = upper_bounds(rows)
-    loaded = np.isfinite(bound)
-    start = np.where(np.isfinite(prior), np.minimum(prior, bound), bound)
-    fitted = loaded if active is None else loaded & active
-    problem = _Problem(rows, noise, fitted, start)
-    x, log_kappa = np.where(fitted, start, -np.inf), 0.0
-    best = problem.cost(x, log_kappa)
-    steps = 0
-    while steps < MOST_STEPS and fitted.any():
-        goal, goal_kappa = problem.step(x, log_kappa)
-        steps += 1
-        new_x, new_kappa, value = problem.descend(x, log_kappa, goal, goal_kappa, best)
-        gain = best - value
-        if value < best:
-            x, log_kappa, best = new_x, new_kappa, value
-        if not gain > LEAST_GAIN * max(1.0, best):
-            break
-    predicted = predict_log_seconds(rows, x, log_kappa)
-    objective = problem.cost(x, log_kappa)
-    unfitted = np.where(loaded, start, np.where(np.isfinite(prior), prior, -np.inf))
-    return Estimate(
-        x=np.where(fitted, x, unfitted),
-        log_kappa=log_kappa,
-        log_predicted=predicted,
-        objective=objective,
-        steps=steps,
-    )
-
-
-class _Problem:
-    """The cost and its convex majorant."""
-
-    def __init__(
-        self,
-        rows: Rows,
-        noise: float,
-        fitted: NDArray[np.bool_],
-        pull_to: NDArray[np.float64],
-    ) -> None:
-        self._rows = rows
-        self._noise = noise
-        self._fitted = fitted
-        self._columns = np.flatnonzero(fitted)
-        self._place = np.cumsum(fitted) - 1
-        self._pull_to = pull_to[self._columns]
-
-    def cost(self, x: NDArray[np.float64], log_kappa: float) -> float:
-        """The objective at a point."""
-        predicted = predict_log_seconds(self._rows, x, log_kappa)
-        size = np.abs(predicted - self._rows.log_seconds) / self._noise
-        pull = np.abs(x[self._columns] - self._pull_to).sum() / self._noise
-        return float(huber(size).sum() + PRIOR * pull)
-
-    def step(self, x: NDArray[np.float64], log_kappa: float) -> tuple[NDArray[np.float64], float]:
-        """The minimiser of the convex model of the cost at (x, log_kappa)."""
-        import cvxpy as cp
-
-        # Unknowns are steps from the present point in units of the noise, so that every
-        # number in the program is of order one whatever the machine's speed.
-        rows, unit = self._rows, self._noise
-        step, step_kappa = cp.Variable(len(self._columns)), cp.Variable()
-        over = cp.Variable(len(rows.samples), nonneg=True)
-        under = cp.Variable(len(rows.samples), nonneg=True)
-        entries = rows.log_load.tocoo()
-        inside = self._fitted[entries.coords[1]]
-        row_of, column_of = entries.coords[0][inside], entries.coords[1][inside]
-        excess = entries.data[inside] + x[column_of] - rows.log_seconds[row_of]
-        constraints: list[Any] = [
-            step[self._place[column_of]] + excess / unit <= over[row_of],
-            step_kappa <= -log_kappa / unit,
-        ]
-        engine_slope, engine = self._engines(x, log_kappa)
-        known = np.flatnonzero(np.isfinite(engine))
-        sample = rows.shared.sample[known]
-        if len(known):
-            grown = engine_slope[known] @ step + step_kappa
-            above = (engine[known] - rows.log_seconds[sample]) / unit
-            constraints.append(grown + above <= over[sample])
-        slope, slope_kappa, value = self._binding_rows(x, engine_slope, engine)
-        carried = np.flatnonzero(np.isfinite(value))
-        lacking = (rows.log_seconds[carried] - value[carried]) / unit
-        tangent = slope[carried] @ step + slope_kappa[carried] * step_kappa
-        constraints.append(lacking - tangent <= under[carried])
-        pull = PRIOR * cp.norm1(step + (x[self._columns] - self._pull_to) / unit)
-        # Only one of over and under is positive at an optimum, so one Huber serves both.
-        cost = cp.sum(cp.huber(over + under, HUBER)) + pull
-        solve_convex(cp.Problem(cp.Minimize(cost), constraints), "capacities")
-        goal = x.copy()
-        goal[self._columns] += unit * step.value
-        if not len(rows.shared):
-            return goal, 0.0
-        return goal, float(min(0.0, log_kappa + unit * step_kappa.value))
+    def __call__(self, x: NDArray[np.float64], log_kappa: NDArray[np.float64]) -> float:
+        """The cost at a point."""
+        predicted = predict_log_seconds(self.rows, x, log_kappa)
+        error = (predicted - self.rows.log_seconds) / self.rows.sigma
+        pull = np.abs(x[self.columns] - self.pull_to).sum() / self.unit
+        return float(huber(error).sum() + PRIOR * pull)
 
     def descend(
         self,
         x: NDArray[np.float64],
-        log_kappa: float,
-        goal: NDArray[np.float64],
-        goal_kappa: float,
+        log_kappa: NDArray[np.float64],
+        step: NDArray[np.float64],
+        step_kappa: NDArray[np.float64],
         best: float,
-    ) -> tuple[NDArray[np.float64], float, float]:
-        """The farthest of the halved steps towards the goal that lowers the cost."""
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """The longest of the halved steps that lowers the cost; where it stands, and the cost.
+
+        Returns the point itself when none does.
+        """
         fraction = 1.0
-        while True:
+        while fraction >= SHORTEST_STEP:
             new_x = x.copy()
-            ahead = goal[self._columns] - x[self._columns]
-            new_x[self._columns] += fraction * ahead
-            new_kappa = log_kappa + fraction * (goal_kappa - log_kappa)
-            value = self.cost(new_x, new_kappa)
-            if value < best or fraction < SHORTEST_STEP:
+            new_x[self.columns] += fraction * step
+            new_kappa = np.minimum(0.0, log_kappa + fraction * step_kappa)
+            value = self(new_x, new_kappa)
+            if value < best:
                 return new_x, new_kappa, value
             fraction /= 2
+        return x, log_kappa, best
 
-    def _engines(
-        self, x: NDArray[np.float64], log_kappa: float
-    ) -> tuple[csr_array, NDArray[np.float64]]:
-        """Slope in x, and value, of every time-shared row; its slope in log kappa is 1."""
-        rows, shared = self._rows, self._rows.shared
-        busy, shares = shared.busy(rows.solo(x), log_kappa)
+    def engine_slopes(self, x: NDArray[np.float64], shares: NDArray[np.float64]) -> csr_array:
+        """Slope in the fitted x of every time-shared row, shape (K, fitted)."""
+        rows, shared = self.rows, self.rows.shared
         binding = first_busiest(rows.pair_weight, x)[shared.pair]
         inside = binding >= 0
-        column = self._place[rows.pair_weight.indices[binding[inside]]]
-        triples = (shares[inside], (shared.row[inside], column))
-        shape = (len(shared), len(self._columns))
-        return coo_array(triples, shape=shape).tocsr(), busy
+        column = self.place[rows.pair_weight.indices[binding[inside]]]
+        triples = (shares[inside], (shared.owner[inside], column))
+        return coo_array(triples, shape=(len(shared), len(self.columns))).tocsr()
 
-    def _binding_rows(
-        self, x: NDArray[np.float64], engine_slope: csr_array, engine: NDArray[np.float64]
-    ) -> tuple[csr_array, NDArray[np.float64], NDArray[np.float64]]:
-        """Slope in x, slope in log kappa, and value of the binding row of every sample."""
-        rows, shared = self._rows, self._rows.shared
-        s, n = len(rows.samples), len(self._columns)
-        value = rows.highest(x)
-        first = first_busiest(rows.log_load, x)
-        longest = np.full(s, -np.inf)
-        np.maximum.at(longest, shared.sample, engine)
-        by_engine = longest > value
-        # Of several engines in one sample the longest counts, the first among equals.
-        ranked = np.lexsort((np.arange(len(shared)), -engine, shared.sample))
-        leads = np.ones(len(ranked), dtype=bool)
-        leads[1:] = np.diff(shared.sample[ranked]) != 0
-        chosen = ranked[leads]
-        chosen = chosen[by_engine[shared.sample[chosen]]]
-        by_capacity = np.flatnonzero((first >= 0) & ~by_engine)
-        column = self._place[rows.log_load.indices[first[by_capacity]]]
-        slope = coo_array((np.ones(len(column)), (by_capacity, column)), shape=(s, n)).tocsr()
+
+def estimate(
+    rows: Rows,
+    prior: NDArray[np.float64],
+    active: NDArray[np.bool_] | None = None,
+    start: Estimate | None = None,
+) -> Estimate:
+    """Fit all capacities, and an overlap factor where receivers or senders are time-shared.
+
+    Parameters
+    ----------
+    prior
+        Shape (R,): log seconds per byte by specification, NaN where unknown.
+    active
+        Shape (R,): the resources that may explain an observation; the others are not in
+        the fit and come out as the slowest that the observations allow. Default: all.
+    start
+        Begin here instead of at the prior.
+    """
+    bound = upper_bounds(rows)
+    loaded = np.isfinite(bound)
+    first = np.where(np.isfinite(prior), np.minimum(prior, bound), bound)
+    fitted = loaded if active is None else loaded & active
+    cost = Cost(rows, fitted, first)
+    x, log_kappa = np.where(fitted, first, -np.inf), np.zeros(2)
+    if start is not None:
+        usable = fitted & np.isfinite(start.x)
+        x[usable], log_kappa = start.x[usable], start.log_kappa
+    best = cost(x, log_kappa)
+    if fitted.any():
+        for softness in SOFTNESS:
+            x, log_kappa, best = _settle(cost, x, log_kappa, best, softness)
+    return _result(cost, x, log_kappa, best, first, prior, loaded)
+
+
+def _result(
+    cost: Cost,
+    x: NDArray[np.float64],
+    log_kappa: NDArray[np.float64],
+    best: float,
+    first: NDArray[np.float64],
+    prior: NDArray[np.float64],
+    loaded: NDArray[np.bool_],
+) -> Estimate:
+    unfitted = np.where(loaded, first, np.where(np.isfinite(prior), prior, -np.inf))
+    return Estimate(
+        x=np.where(cost.fitted, x, unfitted),
+        log_kappa=log_kappa,
+        log_predicted=predict_log_seconds(cost.rows, x, log_kappa),
+        objective=best,
+    )
+
+
+def _settle(
+    cost: Cost,
+    x: NDArray[np.float64],
+    log_kappa: NDArray[np.float64],
+    best: float,
+    softness: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Gauss-Newton steps at one softness until the cost stays."""
+    for _ in range(MOST_STEPS):
+        step, step_kappa = _gauss_newton(cost, x, log_kappa, softness)
+        x, log_kappa, value = cost.descend(x, log_kappa, step, step_kappa, best)
+        if not best - value > LEAST_GAIN * max(1.0, best):
+            return x, log_kappa, value
+        best = value
+    return x, log_kappa, best
+
+
+def _gauss_newton(
+    cost: Cost, x: NDArray[np.float64], log_kappa: NDArray[np.float64], softness: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The least-squares step on the rows that bind or nearly do."""
+    rows, n = cost.rows, len(cost.columns)
+    slopes, predicted = soft_slopes(cost, x, log_kappa, softness)
+    carried = np.isfinite(predicted)
+    error = np.where(carried, predicted - rows.log_seconds, 0.0) / rows.sigma
+    size = np.abs(error)
+    weight = np.where(size <= HUBER, 1.0, HUBER / np.maximum(size, HUBER)) * carried
+    scaled = diags_array(np.sqrt(weight) / rows.sigma) @ slopes
+    away = x[cost.columns] - cost.pull_to
+    # |away| as a quadratic that touches it where it stands; never stiffer than the data.
+    pull = PRIOR / cost.unit / np.maximum(2 * np.abs(away), cost.unit)
+    damping = np.concatenate((pull + 1e-9 / cost.unit**2, np.full(2, 1e-3 / cost.unit**2)))
+    normal = (scaled.T @ scaled + diags_array(damping)).tocsc()
+    gradient = scaled.T @ (np.sqrt(weight) * error)
+    gradient[:n] += pull * away
+    step = splu(normal, permc_spec="COLAMD").solve(-gradient)
+    return step[:n], step[n:]
+
+
+def soft_slopes(
+    cost: Cost, x: NDArray[np.float64], log_kappa: NDArray[np.float64], softness: float
+) -> tuple[csr_array, NDArray[np.float64]]:
+    """Slope of every observation in (fitted x, log kappa), and its predicted log time.
+
+    A softness of zero assigns each observation to its busiest row alone.
+    """
+    rows, n = cost.rows, len(cost.columns)
+    s = len(rows.log_seconds)
+    predicted = rows.highest(x)
+    engine_busy, shares = rows.shared.busy(rows.solo(x), log_kappa)
+    by_capacity = predicted.copy()
+    np.maximum.at(predicted, rows.shared.row, engine_busy)
+    first = first_busiest(rows.log_load, x)
+    owner = np.repeat(np.arange(s), np.diff(rows.log_load.indptr))
+    value = rows.log_load.data + x[rows.log_load.indices]
+    with np.errstate(invalid="ignore"):
+        if softness > 0:
+            gap = (predicted[owner] - value) / (softness * rows.sigma[owner])
+            near = gap < 8.0
+            parts = np.exp(-gap[near])
+            engine_gap = (predicted[rows.shared.row] - engine_busy) / (
+                softness * rows.sigma[rows.shared.row]
+            )
+            engine_near = engine_gap < 8.0
+            engine_part = np.where(engine_near, np.exp(-np.where(engine_near, engine_gap, 0)), 0)
+        else:
+            wins = (first >= 0) & (by_capacity >= predicted)
+            near = np.zeros(len(value), dtype=bool)
+            near[first[wins]] = True
+            parts = np.ones(int(near.sum()))
+            engine_part = _longest_engine(rows, engine_busy, by_capacity).astype(float)
+    columns = cost.place[rows.log_load.indices[near]]
+    capacity = coo_array((parts, (owner[near], columns)), shape=(s, n + 2)).tocsr()
+    total = np.bincount(owner[near], weights=parts, minlength=s)
+    if len(rows.shared):
+        total += np.bincount(rows.shared.row, weights=engine_part, minlength=s)
         pick = coo_array(
-            (np.ones(len(chosen)), (shared.sample[chosen], chosen)), shape=(s, len(shared))
+            (engine_part, (rows.shared.row, np.arange(len(rows.shared)))),
+            shape=(s, len(rows.shared)),
+        ).tocsr()
+        kappa = coo_array(
+            (np.ones(len(rows.shared)), (np.arange(len(rows.shared)), rows.shared.side)),
+            shape=(len(rows.shared), 2),
         )
-        if len(shared):
-            slope = csr_array(slope + pick.tocsr() @ engine_slope)
-        return slope, by_engine.astype(float), np.maximum(value, longest)
+        engine = cost.engine_slopes(x, shares).tocoo()
+        whole = coo_array(
+            (
+                np.concatenate((engine.data, kappa.data)),
+                (
+                    np.concatenate((engine.coords[0], kappa.coords[0])),
+                    np.concatenate((engine.coords[1], n + kappa.coords[1])),
+                ),
+            ),
+            shape=(len(rows.shared), n + 2),
+        ).tocsr()
+        capacity = csr_array(capacity + pick @ whole)
+    scale = np.where(total > 0, 1.0 / np.maximum(total, 1e-300), 0.0)
+    return csr_array(diags_array(scale) @ capacity), predicted
+
+
+def _longest_engine(
+    rows: Rows, busy: NDArray[np.float64], by_capacity: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """The time-shared row that binds each observation which no capacity binds."""
+    shared = rows.shared
+    order = np.lexsort((np.arange(len(shared)), -busy, shared.row))
+    leads = np.ones(len(order), dtype=bool)
+    leads[1:] = np.diff(shared.row[order]) != 0
+    chosen = np.zeros(len(shared), dtype=bool)
+    chosen[order[leads]] = True
+    return chosen & (busy > by_capacity[shared.row])

@@ -1,6 +1,6 @@
 """From measurements to a model: the order of the steps, and nothing else.
 
-consistency -> sharing (candidates, rows, estimate) -> intervals -> model
+observe -> consistency -> candidates -> sharing (rows, estimate, polish) -> intervals -> model
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import replace
 import numpy as np
 
 from topocal.measure.samples import Measurements
-from topocal.solve.candidates import like
+from topocal.solve.candidates import like, with_candidates
 from topocal.solve.consistency import Consistency, check_consistency
 from topocal.solve.groups import infer_topology
 from topocal.solve.intervals import Knowledge, Status, what_is_known
-from topocal.solve.model import FittedResource, Model, Residual, with_kappa
-from topocal.solve.sharing import Fit, fit_sharing, nominal_prior
+from topocal.solve.model import FittedResource, Model, Residual
+from topocal.solve.observe import observe
+from topocal.solve.rows import Observation
+from topocal.solve.sharing import Fit, SharingVerdict, fit_sharing, nominal_prior
 from topocal.topo.errors import InputError
 from topocal.topo.resource import Resource, Sharing
 from topocal.topo.topology import Topology
@@ -49,50 +51,59 @@ def fit(measurements: Measurements, topology: Topology | None = None) -> Model:
         for sample in measurements.samples:
             for pair in sample.pattern.pairs:
                 topology.require_endpoints(pair, where=sample.where)
-    consistency = check_consistency(topology, measurements)
-    samples = consistency.keep(measurements.samples)
+    observations = observe(measurements.samples)
+    consistency = check_consistency(topology, observations)
     own_paths = [
-        s.pattern.pairs[0]
+        o.pattern.pairs[0]
         for group in consistency.disagreeing
-        for s in group.samples
-        if s.name not in consistency.left_out
+        for o in group.samples
+        if o.name not in consistency.left_out
     ]
-    best, verdict = fit_sharing(topology, measurements, samples, consistency.noise, own_paths)
-    return _model(best, verdict.text, consistency, topology, measurements)
+    candidates = with_candidates(topology, measurements.endpoints, own_paths)
+    best, verdict = fit_sharing(candidates, _with_noise(observations, consistency))
+    return _model(best, verdict, consistency, topology, measurements)
+
+
+def _with_noise(observations: Sequence[Observation], consistency: Consistency) -> list[Observation]:
+    """The observations that are kept, each with a standard error."""
+    return [
+        o if math.isfinite(o.sigma) else replace(o, sigma=consistency.noise)
+        for o in consistency.keep(observations)
+    ]
 
 
 def _model(
     best: Fit,
-    sharing: str,
+    verdict: SharingVerdict,
     consistency: Consistency,
     topology: Topology,
     measurements: Measurements,
 ) -> Model:
-    kappa = math.exp(best.estimate.log_kappa)
     table = list(best.topology.resources.values())
     known = what_is_known(
-        best.rows,
-        best.estimate,
-        best.active,
-        consistency.noise,
-        np.isfinite(nominal_prior(best.topology)),
+        best.rows, best.estimate, best.active, np.isfinite(nominal_prior(best.topology))
     )
-    names = [s.name for s in best.rows.samples]
+    names = [o.name for o in best.rows.observations]
+    kappa = np.exp(best.estimate.log_kappa)
+    engines = {best.candidates.engines[key]: float(kappa[key[1]]) for key in verdict.time_shared}
+    kept = [
+        k for k, r in enumerate(table) if r.sharing is not Sharing.TIME_SHARED or r.id in engines
+    ]
     fitted = _taken_alike(
         best.topology,
         [
-            _fitted(resource, float(best.estimate.x[k]), known[k], kappa, names, table)
-            for k, resource in enumerate(table)
+            _fitted(table[k], float(best.estimate.x[k]), known[k], engines, names, table)
+            for k in kept
         ],
     )
     residuals = tuple(
         Residual(
-            name=s.name,
-            size_bytes=s.pattern.flows[0].size_bytes,
-            measured_s=s.seconds,
+            name=o.name,
+            size_bytes=o.pattern.flows[0].size_bytes,
+            measured_s=o.seconds,
             predicted_s=float(math.exp(log_s)),
         )
-        for s, log_s in zip(best.rows.samples, best.estimate.log_predicted, strict=True)
+        for o, log_s in zip(best.rows.observations, best.estimate.log_predicted, strict=True)
     )
     notes = list(topology.graph.graph["notes"])
     if not all(s.size_known for s in measurements.samples):
@@ -101,10 +112,10 @@ def _model(
             "zero, so small transfers take longer than predicted"
         )
     return Model(
-        topology=with_kappa(best.topology, kappa),
+        topology=_with_engines(best, engines),
         resources={r.id: r for r in fitted},
         noise=consistency.noise,
-        sharing=sharing,
+        sharing=verdict.text,
         findings=_findings(consistency),
         left_out=consistency.left_out,
         residuals=residuals,
@@ -113,11 +124,22 @@ def _model(
     )
 
 
+def _with_engines(best: Fit, engines: dict[str, float]) -> Topology:
+    """The topology with the time-shared engines that are at work, and no others."""
+    unused = [
+        r.id
+        for r in best.topology.resources.values()
+        if r.sharing is Sharing.TIME_SHARED and r.id not in engines
+    ]
+    kept = best.topology.without_resources(unused)
+    return kept.with_resources(replace(kept.resources[e], kappa=k) for e, k in engines.items())
+
+
 def _fitted(
     resource: Resource,
     x: float,
     known: Knowledge,
-    kappa: float,
+    engines: dict[str, float],
     samples: list[str],
     table: list[Resource],
 ) -> FittedResource:
@@ -129,8 +151,10 @@ def _fitted(
             capacity_Bps=None,
             low_Bps=None,
             high_Bps=None,
-            kappa=kappa,
-            status=known.status if known.status is not Status.UNKNOWN else Status.ASSUMED,
+            kappa=engines[resource.id],
+            status=known.status
+            if known.status in (Status.PINNED, Status.CONFOUNDED)
+            else Status.ASSUMED,
             pinned_by=tuple(samples[k] for k in known.pinned_by),
             confounded_with=tuple(table[k].id for k in known.confounded_with),
         )

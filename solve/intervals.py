@@ -1,8 +1,8 @@
 """How well the data knows each capacity.
 
-A capacity is *pinned* when some sample cannot be explained by anything else: its
+A capacity is *pinned* when some observation cannot be explained by anything else: its
 busy time there exceeds, by three deviations of the noise, what every other resource
-would take were it as slow as all samples allow.  Fitted times are compared, not
+would take were it as slow as all observations allow.  Fitted times are compared, not
 measured ones, which would select on noise.  Otherwise the data proves only that it
 is *at least* so much (:mod:`topocal.solve.residuation`).
 """
@@ -16,19 +16,21 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.linalg import splu
 from scipy.special import ndtri
 
-from topocal.solve.estimate import Estimate
+from topocal.solve.estimate import Cost, Estimate, soft_slopes
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
 
-__all__ = ["CLEAR_SIGMAS", "Knowledge", "Status", "what_is_known"]
+__all__ = ["CLEAR_SIGMAS", "CONFIDENCE", "Knowledge", "Status", "what_is_known"]
 
 CLEAR_SIGMAS: Final = 3.0
 """A bottleneck is clear when nothing else comes within this many deviations."""
 
-EFFICIENCY: Final = 1.25
-"""Standard error of a median against a mean on Gaussian noise, sqrt(pi/2)."""
+EFFICIENCY: Final = 0.95
+"""Of the Huber estimate on Gaussian noise, against least squares (Huber 1981, table 4.1)."""
 
 CONFIDENCE: Final = 0.95
 
@@ -37,23 +39,23 @@ class Status(StrEnum):
     """What a fitted capacity rests on."""
 
     PINNED = "pinned"
-    """Some sample has it as its clear bottleneck."""
+    """Some observation has it as its clear bottleneck."""
     CONFOUNDED = "confounded"
-    """It explains samples that another resource may explain as well."""
+    """It explains observations that another resource may explain as well."""
     BOUNDED = "bounded"
     """It never had to be the bottleneck: at least so much."""
     ALIKE = "alike"
     """It never had to be the bottleneck, but others of its make were: taken to be like them."""
     ASSUMED = "assumed"
-    """No sample loads it; its nominal capacity is taken (of a time-shared receiver: the
+    """No observation loads it; its nominal capacity is taken (of a time-shared receiver: the
     overlap factor of those that were measured)."""
     UNKNOWN = "unknown"
-    """No sample loads it and nothing says what it passes."""
+    """No observation loads it and nothing says what it passes."""
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What the samples say of one resource.
+    """What the observations say of one resource.
 
     Attributes
     ----------
@@ -62,9 +64,9 @@ class Knowledge:
     low_x, high_x
         95 % interval of its log seconds per byte; -inf where nothing bounds it.
     pinned_by
-        Rows of the samples that have it as their clear bottleneck.
+        Rows of the observations that have it as their clear bottleneck.
     confounded_with
-        Columns of the resources that may explain its samples as well.
+        Columns of the resources that may explain its observations as well.
     """
 
     status: Status
@@ -75,101 +77,116 @@ class Knowledge:
 
 
 def what_is_known(
-    rows: Rows,
-    result: Estimate,
-    active: NDArray[np.bool_],
-    noise: float,
-    is_nominal: NDArray[np.bool_],
+    rows: Rows, result: Estimate, active: NDArray[np.bool_], is_nominal: NDArray[np.bool_]
 ) -> list[Knowledge]:
     """Status and interval of every resource, in the order of ``rows.resources``.
 
     Parameters
     ----------
     active
-        Shape (R,): the resources that the fit was allowed to explain samples by.
+        Shape (R,): the resources that the fit was allowed to explain observations by.
     is_nominal
         Shape (R,): whether a specification gives the capacity.
     """
     bound = upper_bounds(rows)
-    evidence = _evidence(rows, result, active, bound, noise)
-    counts = rows.crowd
+    clear, rivals = _evidence(rows, result, active, bound)
+    error = _standard_errors(rows, result, active)
+    level = float(ndtri(0.5 + CONFIDENCE / 2))
     known = []
+    noise = _largest_sigma(rows, len(bound))
     for r in range(len(bound)):
-        clear, rivals, information = evidence.get(r, ([], set(), 0.0))
-        if counts[r] == 0 and r not in evidence:
+        x = float(result.x[r])
+        if r in clear:
+            half = level * float(error[r]) if math.isfinite(error[r]) else math.inf
+            known.append(Knowledge(Status.PINNED, x - half, x + half, tuple(clear[r])))
+        elif rows.crowd[r] == 0 and r not in rivals:
             status = Status.ASSUMED if is_nominal[r] else Status.UNKNOWN
-            level = float(result.x[r])
-            known.append(Knowledge(status, -math.inf if not is_nominal[r] else level, level))
-            continue
-        if clear:
-            half = float(ndtri(0.5 + CONFIDENCE / 2)) * EFFICIENCY * noise / math.sqrt(information)
-            x = float(result.x[r])
-            known.append(Knowledge(Status.PINNED, x - half, x + half, tuple(clear)))
-            continue
-        # Many samples bound it, and the lowest is the luckiest: Bonferroni.
-        margin = float(-ndtri((1 - CONFIDENCE) / (2 * max(1, counts[r])))) * noise
-        high = float(bound[r] if math.isfinite(bound[r]) else result.x[r]) + margin
-        status = Status.CONFOUNDED if rivals else Status.BOUNDED
-        known.append(Knowledge(status, -math.inf, high, confounded_with=tuple(sorted(rivals))))
+            known.append(Knowledge(status, x if is_nominal[r] else -math.inf, x))
+        else:
+            # Many observations bound it, and the lowest is the luckiest: Bonferroni.
+            tail = (1 - CONFIDENCE) / (2 * max(1, rows.crowd[r]))
+            high = float(bound[r] if math.isfinite(bound[r]) else x) - float(ndtri(tail)) * noise[r]
+            status = Status.CONFOUNDED if rivals.get(r) else Status.BOUNDED
+            known.append(
+                Knowledge(status, -math.inf, high, confounded_with=tuple(sorted(rivals.get(r, ()))))
+            )
     return known
 
 
+def _largest_sigma(rows: Rows, resources: int) -> NDArray[np.float64]:
+    """Shape (R,): the largest standard error among the observations of each resource."""
+    found = np.zeros(resources)
+    owner = np.repeat(np.arange(len(rows.sigma)), np.diff(rows.log_load.indptr))
+    np.maximum.at(found, rows.log_load.indices, rows.sigma[owner])
+    return found
+
+
+def _standard_errors(
+    rows: Rows, result: Estimate, active: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Shape (R,): of each fitted x, from the curvature of the cost; infinite elsewhere."""
+    cost = Cost(rows, active & np.isfinite(upper_bounds(rows)), result.x)
+    n = len(cost.columns)
+    slopes, predicted = soft_slopes(cost, np.where(active, result.x, -np.inf), result.log_kappa, 0)
+    carried = np.isfinite(predicted)
+    scaled = diags_array(np.where(carried, 1.0 / rows.sigma, 0.0)) @ slopes
+    information = csr_array(scaled.T @ scaled)
+    diagonal = information.diagonal()
+    used = np.flatnonzero(diagonal > 0)
+    variance = np.full(n + 2, np.inf)
+    inner = information[used][:, used].tocsc()
+    coupled = np.flatnonzero(np.diff(inner.indptr) > 1)
+    variance[used] = 1.0 / diagonal[used]
+    if len(coupled):
+        ridge = diags_array(np.full(len(coupled), 1e-9 * diagonal.max()))
+        block = (inner[coupled][:, coupled] + ridge).tocsc()
+        inverse = splu(block).solve(np.eye(len(coupled)))
+        variance[used[coupled]] = np.diagonal(inverse)
+    error = np.full(len(rows.resources), np.inf)
+    error[cost.columns] = np.sqrt(variance[:n] / EFFICIENCY)
+    return error
+
+
 def _evidence(
-    rows: Rows,
-    result: Estimate,
-    active: NDArray[np.bool_],
-    bound: NDArray[np.float64],
-    noise: float,
-) -> dict[int, tuple[list[int], set[int], float]]:
-    """Per resource: samples it clearly binds, its rivals in the others it binds, and the
-    information of the clear ones (samples, each weighted by its squared share)."""
+    rows: Rows, result: Estimate, active: NDArray[np.bool_], bound: NDArray[np.float64]
+) -> tuple[dict[int, list[int]], dict[int, set[int]]]:
+    """Per resource: observations that it clearly binds, and its rivals in the others it binds."""
     x = np.where(active, result.x, -np.inf)
     shared = rows.shared
     busy, shares = shared.busy(rows.solo(x), result.log_kappa)
     engines_of: dict[int, list[int]] = {}
-    for k, sample in enumerate(shared.sample):
-        engines_of.setdefault(int(sample), []).append(k)
+    for k, row in enumerate(shared.row):
+        engines_of.setdefault(int(row), []).append(k)
     binding = first_busiest(rows.pair_weight, x)
-    margin = CLEAR_SIGMAS * noise
-    found: dict[int, tuple[list[int], set[int], float]] = {}
-    for s in range(len(rows.samples)):
+    top = first_busiest(rows.log_load, x)
+    highest = rows.highest(x)
+    clear: dict[int, list[int]] = {}
+    rivals: dict[int, set[int]] = {}
+
+    def note(resource: int, row: int, others: set[int]) -> None:
+        if others:
+            rivals.setdefault(resource, set()).update(others)
+        else:
+            clear.setdefault(resource, []).append(row)
+
+    for s in range(len(rows.log_seconds)):
         span = slice(rows.log_load.indptr[s], rows.log_load.indptr[s + 1])
         columns = rows.log_load.indices[span]
-        loads = rows.log_load.data[span]
-        slowest = loads + bound[columns]
-        fitted = loads + x[columns]
-        capacity = float(fitted.max()) if len(fitted) else -math.inf
+        slowest = rows.log_load.data[span] + bound[columns]
+        margin = CLEAR_SIGMAS * float(rows.sigma[s])
         engines = engines_of.get(s, [])
         longest = max(engines, key=lambda k: busy[k]) if engines else -1
-        if engines and busy[longest] > capacity:
-            level = float(busy[longest])
-            close = set(columns[slowest > level - margin].tolist())
-            _add(found, int(shared.resource[longest]), s, not close, close, 1.0)
-            # The engine's time is mostly that of one flow: then it also says what that one passes.
+        if engines and busy[longest] > highest[s]:
+            close = set(columns[slowest > busy[longest] - margin].tolist())
+            note(int(shared.resource[longest]), s, close)
+            # The engine's time is mostly that of one flow: then it tells what that one passes.
             for at in range(shared.indptr[longest], shared.indptr[longest + 1]):
                 if shares[at] >= 0.5:
                     r = int(rows.pair_weight.indices[binding[shared.pair[at]]])
-                    _add(found, r, s, not close - {r}, close - {r}, float(shares[at]))
-        elif math.isfinite(capacity):
-            r = int(columns[np.argmax(fitted)])
-            rivals = set(columns[slowest > capacity - margin].tolist()) - {r}
-            rivals |= {int(shared.resource[k]) for k in engines if busy[k] > capacity - margin}
-            _add(found, r, s, not rivals, rivals, 1.0)
-    return found
-
-
-def _add(
-    found: dict[int, tuple[list[int], set[int], float]],
-    resource: int,
-    sample: int,
-    clear: bool,
-    rivals: set[int],
-    share: float,
-) -> None:
-    samples, known_rivals, information = found.setdefault(resource, ([], set(), 0.0))
-    if clear:
-        samples.append(sample)
-        information += share**2
-    else:
-        known_rivals |= rivals
-    found[resource] = (samples, known_rivals, information)
+                    note(r, s, close - {r})
+        elif top[s] >= 0:
+            r = int(rows.log_load.indices[top[s]])
+            others = set(columns[slowest > highest[s] - margin].tolist()) - {r}
+            others |= {int(shared.resource[k]) for k in engines if busy[k] > highest[s] - margin}
+            note(r, s, others)
+    return clear, {r: others for r, others in rivals.items() if r not in clear}

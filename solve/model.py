@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -225,12 +225,3 @@ def _check_numbers(resource: FittedResource) -> None:
             raise ValueError(f"{resource.id} has capacity {value}")
     if resource.kappa is not None and not 0 < resource.kappa <= 1:
         raise ValueError(f"{resource.id} has overlap factor {resource.kappa}")
-
-
-def with_kappa(topology: Topology, kappa: float) -> Topology:
-    """The topology with one overlap factor for all time-shared resources."""
-    return topology.with_resources(
-        replace(r, kappa=kappa)
-        for r in topology.resources.values()
-        if r.sharing is Sharing.TIME_SHARED
-    )

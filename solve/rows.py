@@ -1,6 +1,6 @@
-"""Samples × resources: the numbers that the fit works on.
+"""Observations × resources: the numbers that the fit works on.
 
-For sample s and resource r the law says ``seconds_s >= load_sr / C_r``, and equality
+For observation s and resource r the law says ``seconds_s >= load_sr / C_r``, and equality
 for the busiest.  In logs, with x_r = -log C_r, that is the max-plus linear system
 ``y_s = max_r (a_sr + x_r)``.  A time-shared resource adds the row
 ``log kappa + log sum_f bytes_f · exp(z_f)`` where z_f is the largest ``x_r`` (plus
@@ -9,33 +9,67 @@ the log weight) over the capacities that flow f crosses.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from topocal.measure.samples import Sample
+from topocal.topo.errors import Where
+from topocal.topo.flow import Pattern
 from topocal.topo.incidence import incidence
 from topocal.topo.resource import Sharing
 from topocal.topo.topology import Topology
 
-__all__ = ["Rows", "SharedRows", "build_rows", "first_busiest", "row_max"]
+__all__ = ["Observation", "Rows", "SharedRows", "build_rows", "first_busiest", "row_max"]
 
 TIE: Final = 1e-9
 """Relative difference below which two busy times are the same."""
 
 
-@dataclass(frozen=True)
-class SharedRows:
-    """Time-shared resources with two flows or more in a sample, K of them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What was observed of one pattern, once repeats and sizes are boiled down.
 
     Attributes
     ----------
-    sample, resource
+    name
+        The pattern's notation.
+    pattern
+        Its flows with their sizes.
+    seconds
+        Busy time of the pattern at those sizes, start-up time (alpha) taken off.
+    sigma
+        Standard error of its logarithm; NaN until the noise is known.
+    where
+        Where it comes from.
+    """
+
+    name: str
+    pattern: Pattern
+    seconds: float
+    sigma: float = math.nan
+    where: Where | None = None
+
+    @property
+    def throughput_Bps(self) -> float:
+        """Bytes of all flows over the seconds."""
+        return self.pattern.total_bytes / self.seconds
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """Time-shared resources with two flows or more in an observation, K of them.
+
+    Attributes
+    ----------
+    row, resource
         Shape (K,): row and column of ``Rows``.
+    side
+        Shape (K,): which overlap factor counts, 0 where a receiver's, 1 where a sender's.
     indptr
         Shape (K + 1,): the flows of row k are ``pair[indptr[k]:indptr[k + 1]]``.
     pair
@@ -44,51 +78,68 @@ class SharedRows:
         Log of the bytes of each flow, shape of ``pair``.
     """
 
-    sample: NDArray[np.int64]
+    row: NDArray[np.int64]
     resource: NDArray[np.int64]
+    side: NDArray[np.int64]
     indptr: NDArray[np.int64]
     pair: NDArray[np.int64]
     log_bytes: NDArray[np.float64]
 
     def __len__(self) -> int:
-        return len(self.sample)
+        return len(self.row)
 
     @property
-    def row(self) -> NDArray[np.int64]:
+    def owner(self) -> NDArray[np.int64]:
         """Which of the K rows each flow belongs to."""
         return np.repeat(np.arange(len(self)), np.diff(self.indptr))
 
+    def only(self, keep: NDArray[np.bool_]) -> SharedRows:
+        """Some of the rows."""
+        flows = keep[self.owner]
+        counts = np.diff(self.indptr)[keep]
+        return SharedRows(
+            row=self.row[keep],
+            resource=self.resource[keep],
+            side=self.side[keep],
+            indptr=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+            pair=self.pair[flows],
+            log_bytes=self.log_bytes[flows],
+        )
+
     def busy(
-        self, solo: NDArray[np.float64], log_kappa: float
+        self, solo: NDArray[np.float64], log_kappa: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Log busy seconds of each row, shape (K,), and each flow's share of them.
 
-        ``solo`` is the log seconds per byte of each pair alone.  A row with a flow whose
-        solo time is unknown (-inf) is -inf, its shares equal.
+        ``solo`` is the log seconds per byte of each pair alone, ``log_kappa`` the log
+        overlap factor of each side.  A row with a flow whose solo time is unknown (-inf)
+        is -inf, its shares equal.
         """
         if not len(self):
             return np.zeros(0), np.zeros(0)
         terms = self.log_bytes + solo[self.pair]
-        begin, row = self.indptr[:-1], self.row
+        begin, row = self.indptr[:-1], self.owner
         known = np.minimum.reduceat(terms, begin) > -np.inf
         terms = np.where(known[row], terms, 0.0)
         top = np.maximum.reduceat(terms, begin)
         parts = np.exp(terms - top[row])
         total = np.add.reduceat(parts, begin)
-        return np.where(known, log_kappa + top + np.log(total), -np.inf), parts / total[row]
+        return np.where(known, log_kappa[self.side] + top + np.log(total), -np.inf), parts / total[
+            row
+        ]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The system of a set of samples.
+    """The system of a set of observations.
 
     Attributes
     ----------
-    samples
+    observations
         One per row, S of them.
     resources
         Resource id of each column, R of them.
-    log_seconds
+    log_seconds, sigma
         Shape (S,).
     log_load
         Shape (S, R), sparse: log of the bytes that count on a capacity; explicit zeros
@@ -98,20 +149,38 @@ class Rows:
     shared
         Time-shared rows.
     crowd
-        Shape (R,): how many samples load each capacity.
+        Shape (R,): how many observations load each capacity.
 
     In every row of the two matrices the columns stand in order of ``crowd``, then of
-    number: of equally busy resources the first is the one that the fewest samples load,
-    which says the most about this one.
+    number: of equally busy resources the first is the one that the fewest observations
+    load, which says the most about this one.
     """
 
-    samples: tuple[Sample, ...]
+    observations: tuple[Observation, ...]
     resources: tuple[str, ...]
     log_seconds: NDArray[np.float64]
+    sigma: NDArray[np.float64]
     log_load: csr_array
     pair_weight: csr_array
     shared: SharedRows
     crowd: NDArray[np.int64]
+
+    def with_engines(self, wanted: NDArray[np.bool_]) -> Rows:
+        """The same with the time-shared rows of the wanted resources only, shape (R,)."""
+        return replace(self, shared=self.shared.only(wanted[self.shared.resource]))
+
+    def some(self, keep: NDArray[np.bool_]) -> Rows:
+        """Some of the observations, shape (S,); the order of columns stays as it is."""
+        number = np.cumsum(keep) - 1
+        shared = self.shared.only(keep[self.shared.row])
+        return replace(
+            self,
+            observations=tuple(o for o, k in zip(self.observations, keep, strict=True) if k),
+            log_seconds=self.log_seconds[keep],
+            sigma=self.sigma[keep],
+            log_load=csr_array(self.log_load[keep]),
+            shared=replace(shared, row=number[shared.row]),
+        )
 
     def highest(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """``max_r (a_sr + x_r)`` over capacities, shape (S,); -inf where nothing is loaded."""
@@ -148,70 +217,80 @@ def first_busiest(entries: csr_array, x: NDArray[np.float64]) -> NDArray[np.int6
     return found
 
 
-def build_rows(topology: Topology, samples: Sequence[Sample]) -> Rows:
-    """The system of ``samples`` on all resources of a topology.
+def build_rows(topology: Topology, observations: Sequence[Observation]) -> Rows:
+    """The system of ``observations`` on all resources of a topology.
 
     Raises
     ------
     UnknownEndpointError
-        When a sample names an endpoint that the topology does not have.
+        When an observation names an endpoint that the topology does not have.
     NoRouteError
         When nothing connects a pair.
     """
-    pairs = sorted({pair for s in samples for pair in s.pattern.pairs})
+    flows = [
+        (s, f.source, f.destination, f.size_bytes)
+        for s, o in enumerate(observations)
+        for f in o.pattern.flows
+    ]
+    pairs = sorted({(source, destination) for _, source, destination, _ in flows})
     number = {pair: k for k, pair in enumerate(pairs)}
     weights = incidence(topology, pairs)
     table = list(topology.resources.values())
     is_shared = np.array([r.sharing is Sharing.TIME_SHARED for r in table])
     is_fatpipe = np.array([r.sharing is Sharing.FATPIPE for r in table])
+    starts = {use.resource for use in topology.uses if use.destinations is None}
+    side = np.array([int(r.id in starts) for r in table])
 
-    row = np.repeat(np.arange(len(samples)), [len(s.pattern.flows) for s in samples])
-    column = np.array([number[p] for s in samples for p in s.pattern.pairs], dtype=np.int64)
-    size = np.array([f.size_bytes for s in samples for f in s.pattern.flows])
+    row = np.array([s for s, _, _, _ in flows], dtype=np.int64)
+    column = np.array([number[a, b] for _, a, b, _ in flows], dtype=np.int64)
+    size = np.array([size for _, _, _, size in flows])
     of_flow = weights.matrix[column].tocoo()
     flow_row, resource = (axis.astype(np.int64) for axis in of_flow.coords)
     bytes_there = of_flow.data * size[flow_row]
-    loads = _loads(row[flow_row], resource, bytes_there, is_fatpipe, (len(samples), len(table)))
+    shape = (len(observations), len(table))
+    loads = _loads(row[flow_row], resource, bytes_there, is_fatpipe, shape)
     loads = _only(loads, ~is_shared)
     loads.data = np.log(loads.data)
-
     crowd = np.bincount(loads.indices, minlength=len(table))
     pair_weight = _only(weights.matrix, ~is_shared)
     pair_weight.data = np.log(pair_weight.data)
     return Rows(
-        samples=tuple(samples),
+        observations=tuple(observations),
         resources=weights.resources,
-        log_seconds=np.log([s.seconds for s in samples]),
+        log_seconds=np.log([o.seconds for o in observations]),
+        sigma=np.array([o.sigma for o in observations]),
         log_load=_by_crowd(loads, crowd),
         pair_weight=_by_crowd(pair_weight, crowd),
-        shared=_shared(is_shared, row, column, size, flow_row, resource),
+        shared=_shared(is_shared, side, row, column, size, flow_row, resource),
         crowd=crowd,
     )
 
 
 def _shared(
     is_shared: NDArray[np.bool_],
+    side: NDArray[np.int64],
     row: NDArray[np.int64],
     pair: NDArray[np.int64],
     size: NDArray[np.float64],
     flow: NDArray[np.int64],
     resource: NDArray[np.int64],
 ) -> SharedRows:
-    """Group the flows at time-shared resources by (sample, resource); lone ones drop out."""
+    """Group the flows at time-shared resources by (observation, resource); lone ones drop out."""
     here = is_shared[resource] & (size[flow] > 0)
     flow, resource = flow[here], resource[here]
-    sample = row[flow]
-    order = np.lexsort((flow, resource, sample))
-    flow, resource, sample = flow[order], resource[order], sample[order]
+    owner = row[flow]
+    order = np.lexsort((flow, resource, owner))
+    flow, resource, owner = flow[order], resource[order], owner[order]
     new = np.ones(len(flow), dtype=bool)
-    new[1:] = (np.diff(sample) != 0) | (np.diff(resource) != 0)
+    new[1:] = (np.diff(owner) != 0) | (np.diff(resource) != 0)
     group = np.cumsum(new) - 1
     counts = np.bincount(group) if len(group) else np.zeros(0, dtype=np.int64)
     keep = counts[group] > 1 if len(group) else np.zeros(0, dtype=bool)
     first = new & keep
     return SharedRows(
-        sample=sample[first],
+        row=owner[first],
         resource=resource[first],
+        side=side[resource[first]],
         indptr=np.concatenate(([0], np.cumsum(counts[counts > 1]))).astype(np.int64),
         pair=pair[flow[keep]],
         log_bytes=np.log(size[flow[keep]]),

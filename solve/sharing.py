@@ -1,44 +1,52 @@
-"""Do receivers share bytes or time?  Both are fitted; the simpler sufficient one wins.
+"""Do receivers, or senders, share bytes or time?  All are fitted; the simplest that suffices wins.
 
-Pairs alone cannot tell: a receiver matters only when several flows reach it.  So the
-pairs are explained first, by the senders (one rate on each side of the machine) and
-by whatever else they demand.  Then, once with receivers that pass so many bytes per
-second and once with receivers that serve one flow at a time (one overlap factor for
-all), resources are added only while some sample is still predicted too short, the one
-that can explain most of those first.  What each hypothesis costs is its misfit plus
-log(samples) for each number that only the concurrent samples needed (BIC; Kass &
-Raftery 1995: a difference below 2 is not worth a mention).  Resources whose
-capacities agree count as one number.
+Pairs alone cannot tell: sharing matters only when several flows meet.  So the pairs are
+explained first, by the capacities that a specification gives or else by the senders
+(one rate on each side of the machine), and by whatever else they demand.  Then the
+concurrent observations are explained three times over: by capacities alone, with
+receivers that serve one flow at a time, and with senders that do, one overlap factor
+for all.  Resources are added only while some observation is still predicted too short,
+the one that promises most first, and stay only when they buy more than the
+log(observations) that a number costs.  What a hypothesis costs is its misfit plus that
+price for each number that only concurrent observations needed (BIC; Kass & Raftery 1995:
+a difference below 2 is not worth a mention); resources whose capacities agree count as
+one number.
+
+Then every endpoint whose own fans tell is judged by them: time, or the best capacity that
+its other observations allow.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.measure.samples import Measurements, Sample
-from topocal.solve.candidates import Candidates, with_candidates
+from topocal.solve.candidates import RECEIVER, SENDER, Candidates
 from topocal.solve.estimate import Estimate, estimate, huber
+from topocal.solve.polish import MOST_OBSERVATIONS, polish
 from topocal.solve.residuation import upper_bounds
-from topocal.solve.rows import Rows, build_rows
+from topocal.solve.rows import Observation, Rows, build_rows, row_max
 from topocal.topo.topology import Topology
 
-__all__ = ["WORTH_A_MENTION", "Fit", "SharingVerdict", "fit_sharing"]
+__all__ = ["SPREAD", "WORTH_A_MENTION", "Fit", "SharingVerdict", "fit_sharing", "nominal_prior"]
 
 WORTH_A_MENTION: Final = 2.0
 """Smallest difference of BIC that decides (Kass & Raftery 1995, section 3.2)."""
 
 SPREAD: Final = 1.3
-"""Senders whose rates alone differ by 30 % tell sharing of bytes from sharing of time; equal
+"""Flows whose rates alone differ by 30 % tell sharing of bytes from sharing of time; equal
 ones never do (docs/model.md)."""
 
 SIGMAS: Final = 3.0
-"""A sample is still unexplained when it is predicted too short by this many deviations."""
+"""An observation is still unexplained when it is predicted too short by this many deviations."""
+
+MOST_ROUNDS: Final = 3
+"""Rounds of judging endpoints one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +56,18 @@ class SharingVerdict:
     Attributes
     ----------
     time_shared
-        Receivers serve one flow at a time.
+        Endpoints and sides (0 receiving, 1 sending) that serve one flow at a time.
     decided
         The data prefers the choice by more than :data:`WORTH_A_MENTION`.
     advantage
-        BIC of the other hypothesis less that of the chosen one.
-    numbers
-        Fitted numbers that only concurrent samples needed, under the chosen and the other.
+        BIC of the best other hypothesis less that of the chosen one.
     text
         The same in a sentence.
     """
 
-    time_shared: bool
+    time_shared: frozenset[tuple[str, int]]
     decided: bool
     advantage: float
-    numbers: tuple[int, int]
     text: str
 
 
@@ -70,75 +75,49 @@ class SharingVerdict:
 class Fit:
     """One hypothesis, fitted."""
 
-    topology: Topology
+    candidates: Candidates
     rows: Rows
     estimate: Estimate
     active: NDArray[np.bool_]
+    engines: NDArray[np.bool_]
     numbers: int
     bic: float
 
+    @property
+    def topology(self) -> Topology:
+        """With all candidates."""
+        return self.candidates.topology
+
 
 def fit_sharing(
-    topology: Topology,
-    measurements: Measurements,
-    samples: Sequence[Sample],
-    noise: float,
-    own_paths: Sequence[tuple[str, str]] = (),
+    candidates: Candidates, observations: Sequence[Observation]
 ) -> tuple[Fit, SharingVerdict]:
-    """Fit both hypotheses to ``samples`` and choose.
+    """Fit all hypotheses and choose.
 
     Raises
     ------
     SolverError
         When an optimiser fails.
     """
-    fits = {
-        time_shared: _fit(
-            with_candidates(
-                topology,
-                measurements.endpoints,
-                time_shared_receivers=time_shared,
-                own_paths=own_paths,
-            ),
-            samples,
-            noise,
-        )
-        for time_shared in (False, True)
-    }
-    advantage = fits[False].bic - fits[True].bic
-    tells = _can_tell(fits[True])
-    chosen = tells and advantage > WORTH_A_MENTION
-    return fits[chosen], _verdict(fits, chosen, advantage, tells)
-
-
-def _can_tell(fit: Fit) -> bool:
-    """Whether some fan's senders differ enough alone for bytes and time to differ."""
-    shared = fit.rows.shared
-    if not len(shared):
-        return False
-    _, shares = shared.busy(fit.rows.solo(fit.estimate.x), 0.0)
-    per_byte = shares / np.exp(shared.log_bytes)
-    longest = np.maximum.reduceat(per_byte, shared.indptr[:-1])
-    shortest = np.minimum.reduceat(per_byte, shared.indptr[:-1])
-    return bool((longest > SPREAD * shortest).any())
-
-
-def _fit(candidates: Candidates, samples: Sequence[Sample], noise: float) -> Fit:
-    topology = candidates.topology
-    prior = nominal_prior(topology)
-    active = np.array([name in candidates.senders for name in topology.resources])
-    singles = [s for s in samples if len(s.pattern.flows) == 1]
-    if singles:
-        _select(build_rows(topology, singles), noise, prior, active)
-    by_pairs = active.copy()
-    rows = build_rows(topology, samples)
-    result = _select(rows, noise, prior, active)
-    unpaired = upper_bounds(rows if not singles else build_rows(topology, singles))
-    by_pairs &= np.isfinite(unpaired) | (not singles)
-    numbers = _count(rows, result, active & ~by_pairs, noise)
-    size = max(2, len(samples))
-    bic = result.objective + numbers * math.log(size)
-    return Fit(topology, rows, result, active, numbers, bic)
+    rows = build_rows(candidates.topology, observations)
+    problem = _Problem(candidates, rows)
+    fits: dict[int | None, Fit] = {None: problem.fit(problem.none)}
+    for side in (RECEIVER, SENDER):
+        engines = problem.engines_of(side)
+        if engines[rows.shared.resource].any():
+            fits[side] = problem.fit(engines)
+    tells = {side: problem.can_tell(fits[side], side) for side in fits if side is not None}
+    best = min(fits, key=lambda side: fits[side].bic)
+    others = [f.bic for side, f in fits.items() if side != best]
+    advantage = (min(others) - fits[best].bic) if others else 0.0
+    if best is not None and not (tells[best] and fits[None].bic - fits[best].bic > WORTH_A_MENTION):
+        best, advantage = None, 0.0
+    chosen = problem.judge_endpoints(fits[best])
+    verdict = _verdict(problem, fits, chosen, best, advantage, any(tells.values()))
+    if len(observations) <= MOST_OBSERVATIONS:
+        polished = polish(chosen.rows, problem.prior, chosen.active, chosen.estimate)
+        chosen = replace(chosen, estimate=polished)
+    return chosen, verdict
 
 
 def nominal_prior(topology: Topology) -> NDArray[np.float64]:
@@ -151,96 +130,239 @@ def nominal_prior(topology: Topology) -> NDArray[np.float64]:
     )
 
 
-def _select(
-    rows: Rows, noise: float, prior: NDArray[np.float64], active: NDArray[np.bool_]
-) -> Estimate:
-    """Fit, and add to ``active`` what the samples demand, until they demand nothing more.
+class _Problem:
+    """The observations, and what hypotheses about them have in common."""
 
-    A resource stays only when it buys more than the log(samples) that a number costs.
-    """
-    price = math.log(max(2, len(rows.samples)))
-    bound = upper_bounds(rows)
-    refused = np.zeros(len(active), dtype=bool)
-    result = estimate(rows, noise, prior, active)
-    while True:
-        wanted = _most_wanted(rows, result, bound, active | refused, noise)
-        if wanted is None:
-            return result
-        active[wanted] = True
-        extended = estimate(rows, noise, prior, active)
-        if result.objective - extended.objective > price:
-            result = extended
-        else:
-            active[wanted], refused[wanted] = False, True
+    def __init__(self, candidates: Candidates, rows: Rows) -> None:
+        self.candidates = candidates
+        self.rows = rows
+        self.prior = nominal_prior(candidates.topology)
+        self._column = {name: k for k, name in enumerate(rows.resources)}
+        self.none = np.zeros(len(rows.resources), dtype=bool)
+        self._price = math.log(max(2, len(rows.observations)))
+        single = np.array([len(o.pattern.flows) == 1 for o in rows.observations], dtype=bool)
+        by_pairs = self._base()
+        self._paired = np.zeros(len(rows.resources), dtype=bool)
+        if single.any():
+            pairs = rows.with_engines(self.none).some(single)
+            self._select(pairs, by_pairs, None)
+            self._paired = np.isfinite(upper_bounds(pairs)) & by_pairs
+        self._start = by_pairs
+
+    def _base(self) -> NDArray[np.bool_]:
+        """What explains pairs before anything else: specifications, else senders."""
+        known = np.isfinite(self.prior)
+        loaded = self.rows.crowd > 0
+        if known[loaded].mean() >= 0.25 if loaded.any() else False:
+            return known
+        return np.array([name in self.candidates.senders for name in self.rows.resources])
+
+    def engines_of(self, side: int) -> NDArray[np.bool_]:
+        """The engines of all endpoints on one side."""
+        wanted = self.none.copy()
+        wanted[[self._column[n] for (_, s), n in self.candidates.engines.items() if s == side]] = 1
+        return wanted
+
+    def fit(self, engines: NDArray[np.bool_], start: Fit | None = None) -> Fit:
+        """Fit with the given engines at work."""
+        rows = self.rows.with_engines(engines)
+        active = (self._start if start is None else start.active).copy()
+        result = self._select(rows, active, None if start is None else start.estimate)
+        sides = len(np.unique(rows.shared.side))
+        numbers = self._count(result, active & ~self._paired & ~self._base_known(), rows) + sides
+        bic = result.objective + numbers * self._price
+        return Fit(self.candidates, rows, result, active, engines, numbers, bic)
+
+    def _base_known(self) -> NDArray[np.bool_]:
+        return np.isfinite(self.prior)
+
+    def _select(self, rows: Rows, active: NDArray[np.bool_], start: Estimate | None) -> Estimate:
+        """Fit, and add to ``active`` what the observations demand, until they demand no more."""
+        bound = upper_bounds(rows)
+        refused = np.zeros(len(active), dtype=bool)
+        result = estimate(rows, self.prior, active, start)
+        while True:
+            wanted = self._most_wanted(rows, result, bound, active | refused)
+            if wanted is None:
+                return result
+            active[wanted] = True
+            extended = estimate(rows, self.prior, active, result)
+            if result.objective - extended.objective > self._price:
+                result = extended
+            else:
+                active[wanted], refused[wanted] = False, True
+
+    def _most_wanted(
+        self,
+        rows: Rows,
+        result: Estimate,
+        bound: NDArray[np.float64],
+        excluded: NDArray[np.bool_],
+    ) -> int | None:
+        """The resource outside ``excluded`` that promises most for those predicted too short.
+
+        A resource promises, for each of those, what the cost falls by when it passes as
+        little as all observations allow.
+        """
+        lacking = (rows.log_seconds - result.log_predicted) / rows.sigma
+        entries = rows.log_load.tocoo()
+        row, column = entries.coords
+        able = (lacking[row] > SIGMAS) & ~excluded[column]
+        if not able.any():
+            return None
+        row, column, load = row[able], column[able], entries.data[able]
+        left = (rows.log_seconds[row] - load - bound[column]) / rows.sigma[row]
+        gain = huber(lacking[row]) - huber(np.minimum(left, lacking[row]))
+        promise = np.bincount(column, weights=gain, minlength=len(bound))
+        ranked = np.lexsort((np.arange(len(promise)), rows.crowd, -np.round(promise, 6)))
+        best = int(ranked[0])
+        return best if promise[best] > self._price else None
+
+    @staticmethod
+    def _count(result: Estimate, added: NDArray[np.bool_], rows: Rows) -> int:
+        """Numbers that only concurrent observations needed: capacities that agree count once."""
+        alike, distinct = np.sort(result.x[added & (rows.crowd > 0)]), 0
+        width = 2 * SIGMAS * float(np.median(rows.sigma)) if len(rows.sigma) else 0.0
+        while len(alike):
+            distinct += 1
+            alike = alike[alike > alike[0] + width]
+        return distinct
+
+    def can_tell(self, fit: Fit, side: int) -> bool:
+        """Whether some fan's flows differ enough alone for bytes and time to differ."""
+        shared = fit.rows.shared
+        spread = self._spread(fit.rows, fit.estimate)
+        return bool((spread[shared.side == side] > SPREAD).any())
+
+    @staticmethod
+    def _spread(rows: Rows, found: Estimate) -> NDArray[np.float64]:
+        """Longest over shortest solo time per byte in every time-shared row."""
+        shared = rows.shared
+        if not len(shared):
+            return np.zeros(0)
+        solo = rows.solo(found.x)[shared.pair]
+        begin = shared.indptr[:-1]
+        longest = np.maximum.reduceat(solo, begin)
+        return np.asarray(np.exp(longest - np.minimum.reduceat(solo, begin)))
+
+    def judge_endpoints(self, fit: Fit) -> Fit:
+        """Turn single engines on or off where an endpoint's own fans say so, and fit again."""
+        for _ in range(MOST_ROUNDS):
+            engines = fit.engines.copy()
+            spread = self._spread(self.rows, fit.estimate)
+            telling = np.unique(self.rows.shared.resource[spread > SPREAD])
+            for (endpoint, side), name in self.candidates.engines.items():
+                engine = self._column[name]
+                if engine not in telling:
+                    continue
+                port = self._column[self.candidates.ports[endpoint, side]]
+                prefers_time = self._prefers_time(fit, engine, port, side)
+                if abs(prefers_time) > WORTH_A_MENTION:
+                    engines[engine] = prefers_time > 0
+            if (engines == fit.engines).all():
+                return fit
+            again = self.fit(engines, fit)
+            if again.bic >= fit.bic:
+                return fit
+            fit = again
+        return fit
+
+    def _prefers_time(self, fit: Fit, engine: int, port: int, side: int) -> float:
+        """How much cheaper an endpoint's observations are when it shares time, not bytes."""
+        everything = self.rows.shared
+        mine = everything.resource == engine
+        here = np.unique(everything.row[mine])
+        others = np.where(fit.active, fit.estimate.x, -np.inf)
+        others[port] = -np.inf
+        loads = self.rows.log_load[here]
+        level = row_max(loads, others)
+        working = fit.engines[everything.resource] & ~mine
+        solo = self.rows.solo(np.where(fit.active, fit.estimate.x, -np.inf))
+        kappa = fit.estimate.log_kappa
+        busy, _ = everything.busy(solo, kappa)
+        longest = np.full(len(self.rows.log_seconds), -np.inf)
+        np.maximum.at(longest, everything.row[working], busy[working])
+        level = np.maximum(level, longest[here])
+        seconds, sigma = self.rows.log_seconds[here], self.rows.sigma[here]
+        mine_busy = busy[mine]
+        if not np.all(np.isfinite(mine_busy)):
+            return 0.0
+        own_kappa = bool((fit.engines[everything.resource] & (everything.side == side)).any())
+        shifts = [0.0] if own_kappa else [0.0, *np.minimum(0.0, seconds - mine_busy)]
+        time = min(
+            float(huber((np.maximum(level, mine_busy + shift) - seconds) / sigma).sum())
+            for shift in shifts
+        )
+        # A port that the other observations allow to be slow enough; its load in each here.
+        entries = loads.tocoo()
+        load = np.full(len(here), -np.inf)
+        at_port = entries.coords[1] == port
+        load[entries.coords[0][at_port]] = entries.data[at_port]
+        elsewhere = np.ones(len(self.rows.log_seconds), dtype=bool)
+        elsewhere[here] = False
+        bound = float(upper_bounds(self.rows.some(elsewhere))[port]) if elsewhere.any() else np.inf
+        tries = np.minimum(np.append(seconds - load, -np.inf), bound)
+        byte = min(
+            float(huber((np.maximum(level, load + x) - seconds) / sigma).sum())
+            + (self._price if np.isfinite(x) and not np.isfinite(self.prior[port]) else 0.0)
+            for x in np.unique(tries)
+        )
+        return byte - time - (0.0 if own_kappa else self._price)
 
 
-def _most_wanted(
-    rows: Rows,
-    result: Estimate,
-    bound: NDArray[np.float64],
-    excluded: NDArray[np.bool_],
-    noise: float,
-) -> int | None:
-    """The resource outside ``excluded`` that promises most for samples predicted too short.
-
-    A resource promises, for each of those, what the cost falls by when it passes as little
-    as all samples allow.
-    """
-    lacking = (rows.log_seconds - result.log_predicted) / noise
-    entries = rows.log_load.tocoo()
-    row, column = entries.coords
-    able = (lacking[row] > SIGMAS) & ~excluded[column]
-    row, column, load = row[able], column[able], entries.data[able]
-    left = (rows.log_seconds[row] - load - bound[column]) / noise
-    gain = huber(lacking[row]) - huber(np.minimum(left, lacking[row]))
-    promise = np.bincount(column, weights=gain, minlength=len(bound))
-    ranked = np.lexsort((np.arange(len(promise)), rows.crowd, -np.round(promise, 6)))
-    best = int(ranked[0])
-    return best if promise[best] > math.log(max(2, len(rows.samples))) else None
-
-
-def _count(rows: Rows, result: Estimate, added: NDArray[np.bool_], noise: float) -> int:
-    """Numbers that only concurrent samples needed: capacities that agree count once."""
-    alike, distinct = np.sort(result.x[added]), 0
-    while len(alike):
-        distinct += 1
-        alike = alike[alike > alike[0] + 2 * SIGMAS * noise]
-    return distinct + (len(rows.shared) > 0)
-
-
-def _verdict(fits: dict[bool, Fit], chosen: bool, advantage: float, tells: bool) -> SharingVerdict:
-    numbers = (fits[chosen].numbers, fits[not chosen].numbers)
-    concurrent = sum(len(s.pattern.flows) > 1 for s in fits[True].rows.samples)
-    if not len(fits[True].rows.shared):
+def _verdict(
+    problem: _Problem,
+    fits: dict[int | None, Fit],
+    chosen: Fit,
+    best: int | None,
+    advantage: float,
+    tells: bool,
+) -> SharingVerdict:
+    column = {name: k for k, name in enumerate(chosen.rows.resources)}
+    at_work = frozenset(
+        key for key, name in problem.candidates.engines.items() if chosen.engines[column[name]]
+    )
+    count = sum(len(o.pattern.flows) > 1 for o in chosen.rows.observations)
+    if len(fits) == 1:
         text = (
             "receivers: no fan was measured, so whether they share bytes or time is unknown; "
             "they are taken to share bytes"
         )
-        return SharingVerdict(
-            time_shared=False, decided=False, advantage=0.0, numbers=numbers, text=text
-        )
-    kappa = math.exp(fits[True].estimate.log_kappa)
-    if chosen:
+        return SharingVerdict(time_shared=at_work, decided=False, advantage=0.0, text=text)
+    decided = advantage > WORTH_A_MENTION and tells
+    if best is not None:
+        whom = "receivers" if best == RECEIVER else "senders"
+        kappa = math.exp(chosen.estimate.log_kappa[best])
         text = (
-            f"receivers are time-shared: one overlap factor ({kappa:.3f}) with {numbers[0]} "
-            f"fitted number{'s' * (numbers[0] != 1)} in all explains the {concurrent} concurrent "
-            f"figures, where capacities take {numbers[1]} (BIC {advantage:.1f} better)"
+            f"{whom} are time-shared: one overlap factor ({kappa:.3f}) with "
+            f"{chosen.numbers} fitted number{'s' * (chosen.numbers != 1)} in all explains the "
+            f"{count} concurrent figures, where capacities take {fits[None].numbers} "
+            f"(BIC {advantage:.1f} better)"
         )
-    elif tells and -advantage > WORTH_A_MENTION:
+    elif tells and decided:
         text = (
-            f"receivers share bytes: capacities explain the {concurrent} concurrent figures "
-            f"better than time-sharing (BIC {-advantage:.1f} better)"
+            f"receivers share bytes: capacities explain the {count} concurrent figures better "
+            f"than time-sharing (BIC {advantage:.1f} better)"
         )
     else:
         text = (
-            "receivers: the data cannot tell whether they share bytes or time (BIC differs by "
-            f"{abs(advantage):.1f}); they are taken to share bytes. A fan whose senders differ "
-            "by 30 % or more alone would tell"
+            "receivers: the data cannot tell whether they share bytes or time "
+            + ("(BIC differs by less than 2)" if tells else "(all senders are alike)")
+            + "; they are taken to share bytes. A fan whose senders differ by 30 % or more alone "
+            "would tell"
         )
-    return SharingVerdict(
-        time_shared=chosen,
-        decided=tells and abs(advantage) > WORTH_A_MENTION,
-        advantage=advantage if chosen else -advantage,
-        numbers=numbers,
-        text=text,
-    )
+    text += _exceptions(problem, at_work, best)
+    return SharingVerdict(time_shared=at_work, decided=decided, advantage=advantage, text=text)
+
+
+def _exceptions(problem: _Problem, at_work: frozenset[tuple[str, int]], best: int | None) -> str:
+    """Endpoints that their own fans judge otherwise than the rest."""
+    words = []
+    for side, whom in ((RECEIVER, "receiver"), (SENDER, "sender")):
+        every = {endpoint for endpoint, s in problem.candidates.engines if s == side}
+        timed = {endpoint for endpoint, s in at_work if s == side}
+        odd = sorted(every - timed if side == best else timed)
+        if odd:
+            how = "shares bytes" if side == best else "shares time"
+            words += [f"{whom} {endpoint} {how}" for endpoint in odd]
+    return "; but by their own fans " + ", ".join(words) if words else ""

@@ -85,7 +85,7 @@ def test_sender_one_is_found_unstable_and_left_out(model: Model) -> None:
 def test_receiver_zero_binds_and_one_sender_dominates_it(model: Model) -> None:
     prediction = _fan(model, 0, [1, 2])
     assert prediction.bottleneck is not None
-    assert prediction.bottleneck.resource == "gpu0.receiver"
+    assert prediction.bottleneck.resource == "gpu0.receiver.engine"
     assert prediction.bottleneck.sharing == "time-shared"
     assert prediction.bottleneck.dominated_by is not None
     flow, share = prediction.bottleneck.dominated_by
@@ -102,11 +102,11 @@ def test_receiver_three_and_the_hop_cannot_be_told_apart(topology: bool, hop: st
     model = fit(read_tables(TABLES), b70() if topology else None)
     prediction = _fan(model, 3, [4, 5, 6, 7])
     assert prediction.bottleneck is not None
-    assert prediction.bottleneck.resource == "gpu3.receiver"
+    assert prediction.bottleneck.resource == "gpu3.receiver.engine"
     assert [b.resource for b in prediction.indistinguishable] == [hop]
     assert "cannot tell these apart" in prediction.reason
-    assert model.resources["gpu3.receiver"].status is Status.CONFOUNDED
-    assert hop in model.resources["gpu3.receiver"].confounded_with
+    assert model.resources["gpu3.receiver.engine"].status is Status.CONFOUNDED
+    assert hop in model.resources["gpu3.receiver.engine"].confounded_with
 
 
 def test_capacities_alone_are_refuted(story: Story) -> None:

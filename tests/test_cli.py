@@ -112,7 +112,7 @@ def test_predict_a_fan_that_nobody_measured(run: Run, model_file: str) -> None:
     # By hand: 0.9775 · (1/53.67 + 1/27.35 + 1/27.45) per GB, times 0.2684 GB.
     assert prediction["seconds"] == pytest.approx(0.02404, rel=0.01)
     assert prediction["throughput_Bps"] == pytest.approx(3 * 2**28 / prediction["seconds"])
-    assert prediction["bottleneck"]["resource"] == "gpu2.receiver"
+    assert prediction["bottleneck"]["resource"] == "gpu2.receiver.engine"
     assert prediction["runner_up"]["seconds"] < prediction["bottleneck"]["seconds"]
     low, high = prediction["interval_s"]
     assert low <= prediction["seconds"] <= high

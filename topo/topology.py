@@ -153,7 +153,22 @@ class Topology:
         table = self.resources | {r.id: r for r in resources}
         graph.graph["resources"] = dict(sorted(table.items(), key=lambda i: natural_key(i[0])))
         graph.graph["uses"] = [*self.uses, *uses]
-        return Topology(graph)
+        return self._rerouted(Topology(graph))
+
+    def without_resources(self, names: Iterable[str]) -> Topology:
+        """A copy without some resources, and without the uses of them."""
+        gone = set(names)
+        graph = self.graph.copy()
+        graph.graph["resources"] = {k: r for k, r in self.resources.items() if k not in gone}
+        graph.graph["uses"] = [use for use in self.uses if use.resource not in gone]
+        for _, _, data in graph.edges(data=True):
+            data["uses"] = tuple(use for use in data["uses"] if use[0] not in gone)
+        return self._rerouted(Topology(graph))
+
+    def _rerouted(self, changed: Topology) -> Topology:
+        """Routes do not depend on resources: a copy that differs in them alone keeps the routes."""
+        changed.__dict__["_routes"] = self._routes
+        return changed
 
     def validate(self) -> list[Problem]:
         """Every problem with its remedy, the harmless ones included; empty when all is well."""
