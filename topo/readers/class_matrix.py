@@ -22,8 +22,8 @@ __all__ = [
     "some",
 ]
 
-MAX_DEVICES: Final = 512
-"""Rows of a matrix; the largest that one system prints has some 50 (16 GPUs, 32 NICs)."""
+MAX_DEVICES: Final = 256
+"""Rows of a matrix; what one system prints has some 50 (16 GPUs and 32 NICs), or 64 partitions."""
 
 PCIE_CLASSES: Final = (
     PathClass.PIX,

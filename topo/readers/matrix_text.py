@@ -41,6 +41,9 @@ MAX_LINES: Final = 200_000
 """Of a log; a matrix further down is not looked for."""
 
 _MOST_RUNS: Final = 1_000
+_MOST_WORDS: Final = 2_000
+"""Of a row; no machine has so many devices."""
+
 _MOST_HEADER_LINES: Final = 4
 _MOST_PREFIX: Final = 3
 """Words that launchers put before a line: a rank, a host, a stream."""
@@ -327,7 +330,7 @@ class _Reading:
     def _cells(self, row: _RawRow, width: int | None) -> tuple[list[str], list[tuple[str, int]]]:
         """Codes of a row, and the words behind them with their places."""
         if row.tabbed:
-            fields = row.text.split("\t")[1:]
+            fields = row.text.split("\t", _MOST_WORDS)[1:]
             limit = len(fields) if width is None else width
             cells = [field.strip() for field in fields[:limit]]
             if width is None:
@@ -337,7 +340,7 @@ class _Reading:
                 return self._trimmed(cells), place
             if width is not None:
                 row.tabbed = False
-        tokens = list(re.finditer(r"\S+", row.text))[1:]
+        tokens = list(islice(re.finditer(r"\S+", row.text), 1, _MOST_WORDS))
         found: list[str] = []
         for k, token in enumerate(tokens):
             if width is not None and len(found) >= width:

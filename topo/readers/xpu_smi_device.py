@@ -184,10 +184,9 @@ def _from_json(text: str, file: str) -> dict[int, _Device]:
         for key, value in entry.items():
             if key == "switch_list" and isinstance(value, list):
                 device.switches += [str(path) for path in value]
-            elif re.fullmatch(r"xpum_switch_[0-9]{1,3}", key) or (
-                key == "pcie_switch" and value not in ("", "N/A", None)
-            ):
-                device.switches.append(str(value))
+            elif re.fullmatch(r"xpum_switch_[0-9]{1,3}|pcie_switch", key):
+                if value not in ("", "N/A", None):
+                    device.switches.append(str(value))
             elif key in _KEYS:
                 device.said[_KEYS[key]] = str(value)
     return devices
