@@ -23,8 +23,8 @@ from topocal.topo.resource import LinkKind, NodeKind
 
 __all__ = ["FabricGpu", "connect_fabric"]
 
-MAX_LINKS: Final = 100_000
-"""A full mesh of more than 400 GPUs; a switched rack of 72 has 72."""
+MAX_LINKS: Final = 20_000
+"""A full mesh of 140 GPUs; a switched rack of 72 has 72."""
 
 _TO_CPU: Final = "0x068001"
 """Class that NCCL writes for the processor's end of an NVLink (POWER9)."""

@@ -21,7 +21,13 @@ from typing import Any, Final
 from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FormatError, Where
 from topocal.topo.readers.nccl_dump import Dump, DumpNode, find_dumps, visible_devices
-from topocal.topo.readers.nccl_tree import cap_notes, some
+from topocal.topo.readers.nccl_tree import (
+    MAX_CPUS,
+    MAX_CPUS_IN_ALL,
+    MAX_DEVICES,
+    cap_notes,
+    some,
+)
 from topocal.topo.readers.numbering import number_devices
 from topocal.topo.readers.pci import bus_id_of_number, normal_id
 from topocal.topo.readers.reader import Reader
@@ -29,12 +35,6 @@ from topocal.topo.resource import LinkKind, NodeKind, PathClass
 from topocal.topo.topology import Topology, natural_key
 
 __all__ = ["NCCL_LOG", "looks_like_nccl_log", "parse_nccl_log"]
-
-MAX_NODES: Final = 20_000
-"""Far more than a rack of hosts that NVLink joins."""
-
-MAX_CPUS: Final = 256
-"""NUMA nodes in one dump; each pair of a host gets a link."""
 
 _ROLES: Final = {
     "CPU": NodeKind.SOCKET,
@@ -132,7 +132,9 @@ class _Shape:
         self._joined: set[tuple[frozenset[str], LinkKind]] = set()
         self._hosts = sorted({node.system for node in dump.nodes()})
         nodes = dump.nodes()
-        if len(nodes) > MAX_NODES or max(len(dump.roots), len(self._hosts)) > MAX_CPUS:
+        cpus = Counter(root.system for root in dump.roots)
+        hosts = max(len(self._hosts), len(dump.roots))
+        if len(nodes) > MAX_DEVICES or max(cpus.values()) > MAX_CPUS or hosts > MAX_CPUS_IN_ALL:
             raise FormatError(
                 f"has a dump of {len(nodes)} nodes, {len(dump.roots)} CPUs and "
                 f"{len(self._hosts)} hosts: more than any machine",
@@ -298,7 +300,7 @@ class _Shape:
 def _first_net(nic: DumpNode) -> int | None:
     """NCCL's number of a NIC's first port."""
     ports = [child.number for child in nic.children if child.type == "NET"]
-    return ports[0] if ports and ports[0] <= MAX_NODES else None
+    return ports[0] if ports and ports[0] <= MAX_DEVICES else None
 
 
 def _stated(**attributes: Any) -> dict[str, Any]:

@@ -24,13 +24,27 @@ from topocal.topo.readers.pci import (
 from topocal.topo.readers.xml import Element
 from topocal.topo.resource import NodeKind
 
-__all__ = ["Device", "Socket", "Tree", "cap_notes", "integer", "read_tree", "some"]
+__all__ = [
+    "MAX_CPUS",
+    "MAX_CPUS_IN_ALL",
+    "MAX_DEVICES",
+    "Device",
+    "Socket",
+    "Tree",
+    "cap_notes",
+    "integer",
+    "read_tree",
+    "some",
+]
 
-MAX_DEVICES: Final = 20_000
-"""Far more than a rack: a p5 node has some 300 PCI nodes, where NCCL once stopped at 256."""
+MAX_DEVICES: Final = 5_000
+"""More than a rack: a p5 node has some 300 PCI nodes, where NCCL once stopped at 256."""
 
-MAX_CPUS: Final = 256
-"""NUMA nodes in one file; each pair of a host gets a link."""
+MAX_CPUS: Final = 64
+"""NUMA nodes of one host; each pair gets a link."""
+
+MAX_CPUS_IN_ALL: Final = 512
+"""NUMA nodes of all hosts that NVLink joins."""
 
 MAX_NOTES: Final = 50
 """More than anybody reads; a file with more oddities is damaged, or no machine's."""
@@ -177,8 +191,9 @@ class _TreeReader:
             cpus.append(Element("cpu", {}, self._root.line, children=loose))
         if not cpus:
             self._fail("describes no CPU and no device", self._root.line)
-        if len(cpus) > MAX_CPUS:
-            self._fail(f"has {len(cpus)} CPUs; at most {MAX_CPUS} are read", self._root.line)
+        most = max(Counter(cpu.get("host_hash") for cpu in cpus).values())
+        if most > MAX_CPUS or len(cpus) > MAX_CPUS_IN_ALL:
+            self._fail(f"has {len(cpus)} CPUs, which no machine has", self._root.line)
         # NCCL joins the files of several hosts into one where NVLink spans them.
         hashes = list(dict.fromkeys(cpu.get("host_hash") for cpu in cpus))
         for cpu in cpus:

@@ -20,7 +20,7 @@ __all__ = ["MAX_DEPTH", "MAX_ELEMENTS", "Element", "parse_xml"]
 MAX_DEPTH: Final = 200
 """Deeper than any machine: hwloc nests about 20 levels, NCCL about 10."""
 
-MAX_ELEMENTS: Final = 500_000
+MAX_ELEMENTS: Final = 200_000
 """More than any machine: hwloc writes about 20 elements per hardware thread."""
 
 _CUT_OFF: Final = frozenset(
