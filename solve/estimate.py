@@ -9,21 +9,25 @@ The predicted log time of an observation is a maximum of smooth functions, most 
 linear with slope one in a single unknown.  Given which rows bind, least squares is nearly
 diagonal; so the fit alternates: rows that come within a fraction of the noise of the
 busiest share the observation (soft assignment, the fraction shrinking), the Huber weights
-are renewed, one sparse Gauss-Newton step is taken, and halved until the true cost falls.
-Small instances are then finished by :mod:`topocal.solve.polish`, a convex program that no
+are renewed, a diagonal step is taken (:mod:`topocal.solve.fitting_kernel`) and halved until
+the true cost falls; where time-shared rows couple the unknowns, sparse Gauss-Newton steps
+follow.  Small instances are then finished by :mod:`topocal.solve.polish`, a convex program that no
 tie can stop.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.linalg import splu
 
+from topocal.solve.fitting_kernel import gather
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
 
@@ -42,9 +46,18 @@ UNEXPLAINED: Final = 1e6
 SOFTNESS: Final = (1.0, 0.3, 0.1)
 """Widths of the soft assignment, in noise units, one after the other."""
 
-MOST_STEPS: Final = 25
+MOST_STEPS: Final = 40
 LEAST_GAIN: Final = 1e-6
 SHORTEST_STEP: Final = 1e-3
+
+
+Step: TypeAlias = Callable[
+    [NDArray[np.float64], NDArray[np.float64], float],
+    tuple[NDArray[np.float64], NDArray[np.float64]],
+]
+"""From a point and a softness to steps of the fitted x and of log kappa."""
+
+_NO_ENGINES: Final = (np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -133,6 +146,10 @@ class Cost:
             fraction /= 2
         return x, log_kappa, best
 
+    def pull_stiffness(self, away: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The pull |away| as a quadratic that touches it where it stands, stiff near zero."""
+        return np.asarray(PRIOR / self.unit / np.maximum(2 * np.abs(away), self.unit))
+
     def engine_slopes(self, x: NDArray[np.float64], shares: NDArray[np.float64]) -> csr_array:
         """Slope in the fitted x of every time-shared row, shape (K, fitted)."""
         rows, shared = self.rows, self.rows.shared
@@ -172,8 +189,12 @@ def estimate(
         x[usable], log_kappa = start.x[usable], start.log_kappa
     best = cost(x, log_kappa)
     if fitted.any():
+        quick = _Diagonal(cost)
         for softness in SOFTNESS:
-            x, log_kappa, best = _settle(cost, x, log_kappa, best, softness)
+            x, log_kappa, best = _settle(cost, quick.step, x, log_kappa, best, softness)
+        if len(rows.shared):
+            newton = partial(_gauss_newton, cost)
+            x, log_kappa, best = _settle(cost, newton, x, log_kappa, best, SOFTNESS[-1])
     return _result(cost, x, log_kappa, best, first, prior, loaded)
 
 
@@ -197,19 +218,71 @@ def _result(
 
 def _settle(
     cost: Cost,
+    step: Step,
     x: NDArray[np.float64],
     log_kappa: NDArray[np.float64],
     best: float,
     softness: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Gauss-Newton steps at one softness until the cost stays."""
+    """Steps at one softness until the cost stays."""
     for _ in range(MOST_STEPS):
-        step, step_kappa = _gauss_newton(cost, x, log_kappa, softness)
-        x, log_kappa, value = cost.descend(x, log_kappa, step, step_kappa, best)
+        ahead, ahead_kappa = step(x, log_kappa, softness)
+        x, log_kappa, value = cost.descend(x, log_kappa, ahead, ahead_kappa, best)
         if not best - value > LEAST_GAIN * max(1.0, best):
             return x, log_kappa, value
         best = value
     return x, log_kappa, best
+
+
+class _Diagonal:
+    """The step by the diagonal that lies above the Gauss-Newton matrix."""
+
+    def __init__(self, cost: Cost) -> None:
+        self._cost = cost
+        rows, shared = cost.rows, cost.rows.shared
+        order = np.argsort(shared.row, kind="stable")
+        if not (order == np.arange(len(order))).all():
+            raise ValueError("time-shared rows must stand in order of observation")
+        self._indptr = rows.log_load.indptr.astype(np.int64)
+        self._column = rows.log_load.indices.astype(np.int64)
+        self._engine_ptr = np.searchsorted(shared.row, np.arange(len(rows.log_seconds) + 1))
+
+    def step(
+        self, x: NDArray[np.float64], log_kappa: NDArray[np.float64], softness: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Steps of the fitted x and of log kappa."""
+        cost, rows, shared = self._cost, self._cost.rows, self._cost.rows.shared
+        busy, shares = shared.busy(rows.solo(x), log_kappa) if len(shared) else _NO_ENGINES
+        flow_column = np.full(len(shares), -1, dtype=np.int64)
+        if len(shared):
+            binding = first_busiest(rows.pair_weight, x)[shared.pair]
+            inside = binding >= 0
+            flow_column[inside] = rows.pair_weight.indices[binding[inside]]
+        gradient, curvature = np.zeros(len(x) + 2), np.zeros(len(x) + 2)
+        gather(
+            self._indptr,
+            self._column,
+            rows.log_load.data,
+            x,
+            rows.log_seconds,
+            rows.sigma,
+            softness,
+            HUBER,
+            self._engine_ptr.astype(np.int64),
+            busy,
+            shared.side.astype(np.int64),
+            shared.indptr,
+            flow_column,
+            shares,
+            gradient,
+            curvature,
+        )
+        away = x[cost.columns] - cost.pull_to
+        pull = cost.pull_stiffness(away)
+        step = -(gradient[cost.columns] + pull * away) / (curvature[cost.columns] + pull)
+        with np.errstate(invalid="ignore"):
+            step_kappa = np.where(curvature[-2:] > 0, -gradient[-2:] / curvature[-2:], 0.0)
+        return step, step_kappa
 
 
 def _gauss_newton(
@@ -224,8 +297,7 @@ def _gauss_newton(
     weight = np.where(size <= HUBER, 1.0, HUBER / np.maximum(size, HUBER)) * carried
     scaled = diags_array(np.sqrt(weight) / rows.sigma) @ slopes
     away = x[cost.columns] - cost.pull_to
-    # |away| as a quadratic that touches it where it stands; never stiffer than the data.
-    pull = PRIOR / cost.unit / np.maximum(2 * np.abs(away), cost.unit)
+    pull = cost.pull_stiffness(away)
     damping = np.concatenate((pull + 1e-9 / cost.unit**2, np.full(2, 1e-3 / cost.unit**2)))
     normal = (scaled.T @ scaled + diags_array(damping)).tocsc()
     gradient = scaled.T @ (np.sqrt(weight) * error)

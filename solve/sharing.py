@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 
 from topocal.solve.candidates import RECEIVER, SENDER, Candidates
 from topocal.solve.estimate import Estimate, estimate, huber
+from topocal.solve.judge import Judge
 from topocal.solve.polish import MOST_OBSERVATIONS, polish
 from topocal.solve.residuation import upper_bounds
-from topocal.solve.rows import Observation, Rows, build_rows, row_max
+from topocal.solve.rows import Observation, Rows, build_rows
 from topocal.topo.topology import Topology
 
 __all__ = ["SPREAD", "WORTH_A_MENTION", "Fit", "SharingVerdict", "fit_sharing", "nominal_prior"]
@@ -250,13 +251,14 @@ class _Problem:
         for _ in range(MOST_ROUNDS):
             engines = fit.engines.copy()
             spread = self._spread(self.rows, fit.estimate)
-            telling = np.unique(self.rows.shared.resource[spread > SPREAD])
+            telling = set(self.rows.shared.resource[spread > SPREAD].tolist())
+            judge = Judge(self.rows, fit.estimate, fit.active, fit.engines, self.prior)
             for (endpoint, side), name in self.candidates.engines.items():
                 engine = self._column[name]
                 if engine not in telling:
                     continue
                 port = self._column[self.candidates.ports[endpoint, side]]
-                prefers_time = self._prefers_time(fit, engine, port, side)
+                prefers_time = judge.prefers_time(engine, port, side)
                 if abs(prefers_time) > WORTH_A_MENTION:
                     engines[engine] = prefers_time > 0
             if (engines == fit.engines).all():
@@ -266,48 +268,6 @@ class _Problem:
                 return fit
             fit = again
         return fit
-
-    def _prefers_time(self, fit: Fit, engine: int, port: int, side: int) -> float:
-        """How much cheaper an endpoint's observations are when it shares time, not bytes."""
-        everything = self.rows.shared
-        mine = everything.resource == engine
-        here = np.unique(everything.row[mine])
-        others = np.where(fit.active, fit.estimate.x, -np.inf)
-        others[port] = -np.inf
-        loads = self.rows.log_load[here]
-        level = row_max(loads, others)
-        working = fit.engines[everything.resource] & ~mine
-        solo = self.rows.solo(np.where(fit.active, fit.estimate.x, -np.inf))
-        kappa = fit.estimate.log_kappa
-        busy, _ = everything.busy(solo, kappa)
-        longest = np.full(len(self.rows.log_seconds), -np.inf)
-        np.maximum.at(longest, everything.row[working], busy[working])
-        level = np.maximum(level, longest[here])
-        seconds, sigma = self.rows.log_seconds[here], self.rows.sigma[here]
-        mine_busy = busy[mine]
-        if not np.all(np.isfinite(mine_busy)):
-            return 0.0
-        own_kappa = bool((fit.engines[everything.resource] & (everything.side == side)).any())
-        shifts = [0.0] if own_kappa else [0.0, *np.minimum(0.0, seconds - mine_busy)]
-        time = min(
-            float(huber((np.maximum(level, mine_busy + shift) - seconds) / sigma).sum())
-            for shift in shifts
-        )
-        # A port that the other observations allow to be slow enough; its load in each here.
-        entries = loads.tocoo()
-        load = np.full(len(here), -np.inf)
-        at_port = entries.coords[1] == port
-        load[entries.coords[0][at_port]] = entries.data[at_port]
-        elsewhere = np.ones(len(self.rows.log_seconds), dtype=bool)
-        elsewhere[here] = False
-        bound = float(upper_bounds(self.rows.some(elsewhere))[port]) if elsewhere.any() else np.inf
-        tries = np.minimum(np.append(seconds - load, -np.inf), bound)
-        byte = min(
-            float(huber((np.maximum(level, load + x) - seconds) / sigma).sum())
-            + (self._price if np.isfinite(x) and not np.isfinite(self.prior[port]) else 0.0)
-            for x in np.unique(tries)
-        )
-        return byte - time - (0.0 if own_kappa else self._price)
 
 
 def _verdict(

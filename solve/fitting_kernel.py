@@ -1,0 +1,89 @@
+"""One pass over all observations: how each unknown should move, compiled.
+
+With soft assignment weights w_r that sum to one, (sum w_r d_r)² <= sum w_r d_r² (Jensen),
+so the diagonal matrix of summed weights lies above the Gauss-Newton matrix: a step by it
+never overshoots the quadratic model.  A time-shared row has slopes that sum to two (its
+shares and its overlap factor), hence the factor there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topocal.topo.jit import compiled
+
+__all__ = ["gather"]
+
+_F = NDArray[np.float64]
+_I = NDArray[np.int64]
+
+
+@compiled
+def gather(
+    indptr: _I,
+    column: _I,
+    load: _F,
+    x: _F,
+    log_seconds: _F,
+    sigma: _F,
+    softness: float,
+    threshold: float,
+    engine_ptr: _I,
+    engine_busy: _F,
+    engine_side: _I,
+    flow_ptr: _I,
+    flow_column: _I,
+    flow_share: _F,
+    gradient: _F,
+    curvature: _F,
+) -> None:
+    """Add every observation's part to ``gradient`` and ``curvature``.
+
+    Both have shape (R + 2,): resources, then the two log overlap factors.  ``column`` and
+    ``load`` hold the capacity rows, ``engine_*`` the time-shared rows in order of
+    observation, ``flow_*`` their flows; a column of -1 has no fitted capacity.
+    """
+    resources = len(x)
+    for s in range(len(log_seconds)):
+        top = -np.inf
+        for k in range(indptr[s], indptr[s + 1]):
+            value = load[k] + x[column[k]]
+            top = max(top, value)
+        for e in range(engine_ptr[s], engine_ptr[s + 1]):
+            top = max(top, engine_busy[e])
+        if top == -np.inf:
+            continue
+        inverse = 1.0 / sigma[s]
+        sharp = inverse / softness
+        total = 0.0
+        for k in range(indptr[s], indptr[s + 1]):
+            gap = (top - load[k] - x[column[k]]) * sharp
+            if gap < 8.0:
+                total += np.exp(-gap)
+        for e in range(engine_ptr[s], engine_ptr[s + 1]):
+            gap = (top - engine_busy[e]) * sharp
+            if gap < 8.0:
+                total += np.exp(-gap)
+        error = (top - log_seconds[s]) * inverse
+        weight = 1.0 if abs(error) <= threshold else threshold / abs(error)
+        slope = weight * error * inverse / total
+        bend = weight * inverse * inverse / total
+        for k in range(indptr[s], indptr[s + 1]):
+            gap = (top - load[k] - x[column[k]]) * sharp
+            if gap < 8.0:
+                part = np.exp(-gap)
+                gradient[column[k]] += slope * part
+                curvature[column[k]] += bend * part
+        for e in range(engine_ptr[s], engine_ptr[s + 1]):
+            gap = (top - engine_busy[e]) * sharp
+            if gap >= 8.0:
+                continue
+            part = np.exp(-gap)
+            side = resources + engine_side[e]
+            gradient[side] += slope * part
+            curvature[side] += 2.0 * bend * part
+            for f in range(flow_ptr[e], flow_ptr[e + 1]):
+                if flow_column[f] >= 0:
+                    gradient[flow_column[f]] += slope * part * flow_share[f]
+                    curvature[flow_column[f]] += 2.0 * bend * part * flow_share[f]
