@@ -35,8 +35,10 @@ def keep_nvidia_query(text: str) -> str:
     inside: int | None = None
     for line in text.split("\n"):
         words = line.strip()
+        if not words:
+            continue
         depth = len(line) - len(line.lstrip())
-        if inside is not None and words and depth <= inside:
+        if inside is not None and depth <= inside:
             inside = None
         if words == "GPU Link Info":
             inside = depth

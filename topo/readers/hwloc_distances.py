@@ -23,6 +23,9 @@ from topocal.topo.resource import LinkKind, NodeKind
 
 __all__ = ["Matrix", "connect_fabrics", "memory_distances", "read_matrices"]
 
+MAX_READ_OBJECTS: Final = 1024
+"""Objects of any matrix: hwloc's are of memory nodes, of which Linux has so many at most."""
+
 MAX_OBJECTS: Final = 256
 """Objects of one GPU matrix: more than a machine has GPUs and NVSwitches together."""
 
@@ -93,9 +96,16 @@ def read_matrices(root: Element, *, file: str) -> list[Matrix]:
 def _read_matrix(element: Element, file: str) -> Matrix:
     words = [w for part in element.all("indexes") for w in part.text.split()]
     objects = tuple(w.rpartition(":")[2] for w in words)
-    texts = [w for part in element.all("u64values") for w in part.text.split()]
     name = element.get("name")
     where = Where(file=file, line=element.line)
+    if len(objects) > MAX_READ_OBJECTS:
+        raise FormatError(
+            f"the matrix {one_line(name) or 'without a name'} has {len(objects)} objects; at most "
+            f"{MAX_READ_OBJECTS} are read",
+            where=where,
+            remedy="give the file of one machine",
+        )
+    texts = [w for part in element.all("u64values") for w in part.text.split()]
     count = element.get("nbobjs")
     if count != str(len(objects)) or len(texts) != len(objects) ** 2:
         raise FormatError(
