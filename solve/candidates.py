@@ -146,7 +146,10 @@ class _Known:
             return
         lines = incidence(
             topology,
-            [(endpoints[s], endpoints[d]) for s, d in zip(source, destination, strict=True)],
+            [
+                (endpoints[s], endpoints[d])
+                for s, d in zip(source.tolist(), destination.tolist(), strict=True)
+            ],
         )
         entries = lines.matrix.tocoo()
         pair, column = (axis.astype(np.int64) for axis in entries.coords)

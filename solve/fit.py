@@ -152,6 +152,7 @@ def _fitted(
             low_Bps=None,
             high_Bps=None,
             kappa=engines[resource.id],
+            error=_finite(known.error),
             status=known.status
             if known.status in (Status.PINNED, Status.CONFOUNDED)
             else Status.ASSUMED,
@@ -166,6 +167,7 @@ def _fitted(
         low_Bps=_Bps(known.high_x),
         high_Bps=_Bps(known.low_x),
         kappa=None,
+        error=_finite(known.error),
         status=known.status,
         pinned_by=tuple(samples[k] for k in known.pinned_by),
         confounded_with=tuple(table[k].id for k in known.confounded_with),
@@ -194,6 +196,10 @@ def _taken_alike(topology: Topology, resources: Sequence[FittedResource]) -> lis
                 r = replace(r, capacity_Bps=alike, status=Status.ALIKE)
         result.append(r)
     return result
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _Bps(x: float) -> float | None:

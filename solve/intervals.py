@@ -63,6 +63,9 @@ class Knowledge:
         As :class:`Status`.
     low_x, high_x
         95 % interval of its log seconds per byte; -inf where nothing bounds it.
+    error
+        Standard error of its log seconds per byte (of a time-shared engine: of its log
+        overlap factor) where it is pinned; NaN elsewhere.
     pinned_by
         Rows of the observations that have it as their clear bottleneck.
     confounded_with
@@ -72,6 +75,7 @@ class Knowledge:
     status: Status
     low_x: float
     high_x: float
+    error: float = math.nan
     pinned_by: tuple[int, ...] = ()
     confounded_with: tuple[int, ...] = ()
 
@@ -90,16 +94,18 @@ def what_is_known(
     """
     bound = upper_bounds(rows)
     clear, rivals = _evidence(rows, result, active, bound)
-    error = _standard_errors(rows, result, active)
+    error, kappa_error = _standard_errors(rows, result, active)
+    side = dict(zip(rows.shared.resource.tolist(), rows.shared.side.tolist(), strict=True))
     level = float(ndtri(0.5 + CONFIDENCE / 2))
     known = []
     noise = _largest_sigma(rows, len(bound))
     for r in range(len(bound)):
         x = float(result.x[r])
-        if r in clear:
-            half = level * float(error[r]) if math.isfinite(error[r]) else math.inf
-            known.append(Knowledge(Status.PINNED, x - half, x + half, tuple(clear[r])))
-        elif rows.crowd[r] == 0 and r not in rivals:
+        one = float(kappa_error[side[r]]) if r in side else float(error[r])
+        if r in clear and math.isfinite(one):
+            half = level * one
+            known.append(Knowledge(Status.PINNED, x - half, x + half, one, tuple(clear[r])))
+        elif rows.crowd[r] == 0 and not rivals.get(r):
             status = Status.ASSUMED if is_nominal[r] else Status.UNKNOWN
             known.append(Knowledge(status, x if is_nominal[r] else -math.inf, x))
         else:
@@ -107,9 +113,8 @@ def what_is_known(
             tail = (1 - CONFIDENCE) / (2 * max(1, rows.crowd[r]))
             high = float(bound[r] if math.isfinite(bound[r]) else x) - float(ndtri(tail)) * noise[r]
             status = Status.CONFOUNDED if rivals.get(r) else Status.BOUNDED
-            known.append(
-                Knowledge(status, -math.inf, high, confounded_with=tuple(sorted(rivals.get(r, ()))))
-            )
+            others = tuple(sorted(rivals.get(r, ())))
+            known.append(Knowledge(status, -math.inf, high, confounded_with=others))
     return known
 
 
@@ -123,8 +128,9 @@ def _largest_sigma(rows: Rows, resources: int) -> NDArray[np.float64]:
 
 def _standard_errors(
     rows: Rows, result: Estimate, active: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Shape (R,): of each fitted x, from the curvature of the cost; infinite elsewhere."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of each fitted x, shape (R,), and of both log kappa, from the curvature of the cost;
+    infinite where nothing bends it."""
     cost = Cost(rows, active & np.isfinite(upper_bounds(rows)), result.x)
     n = len(cost.columns)
     slopes, predicted = soft_slopes(cost, np.where(active, result.x, -np.inf), result.log_kappa, 0)
@@ -144,7 +150,7 @@ def _standard_errors(
         variance[used[coupled]] = np.diagonal(inverse)
     error = np.full(len(rows.resources), np.inf)
     error[cost.columns] = np.sqrt(variance[:n] / EFFICIENCY)
-    return error
+    return error, np.sqrt(variance[n:] / EFFICIENCY)
 
 
 def _evidence(

@@ -51,6 +51,8 @@ class FittedResource:
         95 % interval; ``high_Bps`` is ``None`` where nothing bounds it from above.
     kappa
         Overlap factor of a time-shared resource.
+    error
+        Standard error of the log of the capacity (or of kappa) where it is pinned.
     status
         What the capacity rests on.
     pinned_by
@@ -66,6 +68,7 @@ class FittedResource:
     low_Bps: float | None
     high_Bps: float | None
     kappa: float | None
+    error: float | None
     status: Status
     pinned_by: tuple[str, ...] = ()
     confounded_with: tuple[str, ...] = ()
@@ -220,7 +223,7 @@ def read_model(path: str | Path) -> Model:
 
 
 def _check_numbers(resource: FittedResource) -> None:
-    for value in (resource.capacity_Bps, resource.low_Bps, resource.high_Bps):
+    for value in (resource.capacity_Bps, resource.low_Bps, resource.high_Bps, resource.error):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise ValueError(f"{resource.id} has capacity {value}")
     if resource.kappa is not None and not 0 < resource.kappa <= 1:

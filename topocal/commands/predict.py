@@ -134,10 +134,13 @@ def _details(prediction: Prediction) -> list[str]:
             f"next: {prediction.runner_up.text}, {format_seconds(prediction.runner_up.seconds)}"
         )
     if prediction.high_s > prediction.low_s:
-        lines.append(
-            f"the data allows {format_seconds(prediction.low_s)} to "
-            f"{format_seconds(prediction.high_s)}"
-        )
+        span = f"{format_seconds(prediction.low_s)} to {format_seconds(prediction.high_s)}"
+        if prediction.narrow:
+            lines.append(f"95 % interval {span}")
+        else:
+            lines.append(
+                f"the data allows {span}: not pinned are " + ", ".join(prediction.would_narrow)
+            )
     if not prediction.exact:
         lines.append("simulated flow by flow: the closed form is not exact for this pattern")
     if prediction.unmeasured:
@@ -151,6 +154,8 @@ def _document(prediction: Prediction, size_bytes: float) -> dict[str, Any]:
         "size_bytes": size_bytes,
         "seconds": prediction.seconds,
         "interval_s": [prediction.low_s, prediction.high_s],
+        "narrow": prediction.narrow,
+        "would_narrow": list(prediction.would_narrow),
         "throughput_Bps": prediction.throughput_Bps,
         "throughput_GBps": prediction.throughput_Bps / 1e9,
         "bottleneck": _binding(prediction.bottleneck),
