@@ -152,9 +152,8 @@ def _one(model: Model, pattern: Pattern, busy: Occupancy) -> Prediction:
     stretch = seconds / longest if longest > 0 else 1.0
     low, high = busy.low_s.max(initial=0.0), busy.high_s.max(initial=0.0)
     # What is not pinned may bind unless, as slow as the data allows, it still is quicker
-    # than the pinned ones are at their fastest.
-    pinned_low = busy.low_s[busy.pinned].max(initial=0.0)
-    open_ones = np.flatnonzero(~busy.pinned & (busy.high_s > pinned_low))
+    # than something else is at its fastest.
+    open_ones = np.flatnonzero(~busy.pinned & (busy.high_s > low))
     ranked = _ranked(model, busy)
     tied = _tied(model, ranked)
     named = _merge_series(model, tied, busy)
