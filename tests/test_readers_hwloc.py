@@ -161,6 +161,15 @@ def test_speeds_that_are_no_capacity(port: str, card: str, words: str) -> None:
     assert words in notes(topology)
 
 
+def test_rates_of_two_backends_are_one_link() -> None:
+    """hwloc's AMD backend says 61.5 GB/s where its PCI backend says 63.0 of the same Gen5 x16."""
+    topology = parse(v2(port="63.015385", card="61.538462"))
+    assert nominal(topology, "pcie:0000:11:00.0", "gpu0") == pytest.approx(
+        pcie_Bps(5, 16), rel=0.03
+    )
+    assert notes(topology) == ""
+
+
 def test_unknown_speed_stays_unknown() -> None:
     topology = parse(v2(port="0.000000", card="0.000000"))
     assert nominal(topology, "pcie:0000:11:00.0", "gpu0") is None

@@ -312,7 +312,7 @@ class _Tree:
         """
         for bridge in self._chain(device):
             claim = bridge.rate_Bps or line_Bps(bridge.state)
-            if claim is not None and claim < 0.98 * (verdict.claim_Bps or 0.0):
+            if claim is not None and claim < 0.97 * (verdict.claim_Bps or 0.0):
                 self._doubted.add(bridge.address)
 
     def _note_redirects(self, endpoints: list[PciFunction]) -> None:
