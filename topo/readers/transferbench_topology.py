@@ -68,7 +68,7 @@ def _tables(text: str) -> list[_Table]:
             if len(rule) > 3 and not rule.strip("-+") and before:
                 current = _Table(columns=before)
                 tables.append(current)
-            elif rule:
+            else:
                 current = None
             before = []
             continue
