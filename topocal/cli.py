@@ -19,6 +19,7 @@ from topocal.commands.fit import fit
 from topocal.commands.gather import gather
 from topocal.commands.predict import predict
 from topocal.commands.read import read
+from topocal.commands.show import show
 from topocal.topo.errors import TopocalError
 
 __all__ = ["app", "main"]
@@ -53,6 +54,7 @@ def _options(
 app.command(name="discover")(discover)
 app.command(name="gather")(gather)
 app.command(name="read")(read)
+app.command(name="show")(show)
 app.command(name="fit")(fit)
 app.command(name="predict")(predict)
 app.command(name="demo")(demo)
