@@ -92,7 +92,14 @@ def _model(
     fitted = _taken_alike(
         best.topology,
         [
-            _fitted(table[k], float(best.estimate.x[k]), known[k], engines, names, table)
+            _fitted(
+                table[k],
+                float(best.estimate.x[best.rows.series[k]]),
+                known[k],
+                engines,
+                names,
+                table,
+            )
             for k in kept
         ],
     )

@@ -44,6 +44,8 @@ class Status(StrEnum):
     """It explains observations that another resource may explain as well."""
     BOUNDED = "bounded"
     """It never had to be the bottleneck: at least so much."""
+    SERIES = "series"
+    """The same flows load it as another one, which stands for both: at least as much."""
     ALIKE = "alike"
     """It never had to be the bottleneck, but others of its make were: taken to be like them."""
     ASSUMED = "assumed"
@@ -97,15 +99,21 @@ def what_is_known(
     error, kappa_error = _standard_errors(rows, result, active)
     side = dict(zip(rows.shared.resource.tolist(), rows.shared.side.tolist(), strict=True))
     level = float(ndtri(0.5 + CONFIDENCE / 2))
-    known = []
+    known: list[Knowledge] = []
     noise = _largest_sigma(rows, len(bound))
     for r in range(len(bound)):
+        first = int(rows.series[r])
+        if first != r:
+            # The one that stands for it comes before it.
+            high = known[first].high_x
+            known.append(Knowledge(Status.SERIES, -math.inf, high, confounded_with=(first,)))
+            continue
         x = float(result.x[r])
         one = float(kappa_error[side[r]]) if r in side else float(error[r])
         if r in clear and math.isfinite(one):
             half = level * one
             known.append(Knowledge(Status.PINNED, x - half, x + half, one, tuple(clear[r])))
-        elif rows.crowd[r] == 0 and not rivals.get(r):
+        elif rows.crowd[r] == 0 and not rivals.get(r) and r not in clear:
             status = Status.ASSUMED if is_nominal[r] else Status.UNKNOWN
             known.append(Knowledge(status, x if is_nominal[r] else -math.inf, x))
         else:
@@ -166,6 +174,7 @@ def _evidence(
     binding = first_busiest(rows.pair_weight, x)
     top = first_busiest(rows.log_load, x)
     highest = rows.highest(x)
+    alone = rows.series == np.arange(len(bound))
     clear: dict[int, list[int]] = {}
     rivals: dict[int, set[int]] = {}
 
@@ -178,7 +187,7 @@ def _evidence(
     for s in range(len(rows.log_seconds)):
         span = slice(rows.log_load.indptr[s], rows.log_load.indptr[s + 1])
         columns = rows.log_load.indices[span]
-        slowest = rows.log_load.data[span] + bound[columns]
+        slowest = np.where(alone[columns], rows.log_load.data[span] + bound[columns], -np.inf)
         margin = CLEAR_SIGMAS * float(rows.sigma[s])
         engines = engines_of.get(s, [])
         longest = max(engines, key=lambda k: busy[k]) if engines else -1

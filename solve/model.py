@@ -58,7 +58,8 @@ class FittedResource:
     pinned_by
         Names of the samples that have it as their clear bottleneck.
     confounded_with
-        Resources that may explain its samples as well.
+        Resources that may explain its samples as well; for one in series, the resource
+        that stands for it.
     """
 
     id: str

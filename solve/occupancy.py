@@ -119,10 +119,18 @@ class _Rates:
         # A value by specification is taken at its word.
         assumed = np.array([r.status is Status.ASSUMED for r in table])
         self._settled = self._pinned | (assumed & ~self._engine)
+        # For a capacity in series: the column of the one that stands for it.
+        number = {name: k for k, name in enumerate(resources)}
+        self._stand_in = np.array(
+            [
+                number[r.confounded_with[0]] if r.status is Status.SERIES else k
+                for k, r in enumerate(table)
+            ]
+        )
 
     def occupancy(self, flows: tuple[Flow, ...], matrix: csr_array) -> Occupancy:
         """Busy times of the resources that ``matrix`` (flows × resources) loads."""
-        loaded = np.unique(matrix.indices)
+        loaded = self._without_series(matrix)
         weight = matrix[:, loaded].toarray() if len(flows) else np.zeros((0, 0))
         size = np.array([f.size_bytes for f in flows])
         if not len(flows):
@@ -184,6 +192,16 @@ class _Rates:
             parts=parts,
             exact=bool(equal and flows[0].start_s == 0 and busy_engines < 2),
         )
+
+    def _without_series(self, matrix: csr_array) -> NDArray[np.int64]:
+        """The loaded columns, less those whose stand-in the same flows load alike."""
+        loaded = np.unique(matrix.indices).astype(np.int64)
+        stand_in = self._stand_in[loaded]
+        in_series = np.flatnonzero(stand_in != loaded)
+        if not len(in_series):
+            return loaded
+        same = abs(matrix[:, loaded[in_series]] - matrix[:, stand_in[in_series]]).sum(axis=0) == 0
+        return np.delete(loaded, in_series[np.asarray(same).ravel()])
 
 
 def _slowness(values_Bps: Sequence[float | None]) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Binding", "Prediction", "predict"]
 
-OPEN_ABOVE: Final = (Status.BOUNDED, Status.ALIKE, Status.UNKNOWN)
+OPEN_ABOVE: Final = (Status.BOUNDED, Status.ALIKE, Status.SERIES, Status.UNKNOWN)
 """What explains no observation by itself; nothing says that it is no faster."""
 
 

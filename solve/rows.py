@@ -150,6 +150,10 @@ class Rows:
         Time-shared rows.
     crowd
         Shape (R,): how many observations load each capacity.
+    series
+        Shape (R,): the first capacity that the same flows load everywhere, itself when
+        there is no other.  Capacities in series cannot be told apart: only the slowest
+        shows, and the first stands for all.
 
     In every row of the two matrices the columns stand in order of ``crowd``, then of
     number: of equally busy resources the first is the one that the fewest observations
@@ -164,6 +168,7 @@ class Rows:
     pair_weight: csr_array
     shared: SharedRows
     crowd: NDArray[np.int64]
+    series: NDArray[np.int64]
 
     def with_engines(self, wanted: NDArray[np.bool_]) -> Rows:
         """The same with the time-shared rows of the wanted resources only, shape (R,)."""
@@ -263,7 +268,29 @@ def build_rows(topology: Topology, observations: Sequence[Observation]) -> Rows:
         pair_weight=_by_crowd(pair_weight, crowd),
         shared=_shared(is_shared, side, row, column, size, flow_row, resource),
         crowd=crowd,
+        series=_series(pair_weight, is_fatpipe),
     )
+
+
+def _series(pair_weight: csr_array, is_fatpipe: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The first column with the same weights on the same pairs, for each column.
+
+    Columns are compared by two random projections; equal columns agree to the last bit,
+    since they are summed in the same order.
+    """
+    columns = pair_weight.tocsc()
+    columns.sort_indices()
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(columns.shape[1]), np.diff(columns.indptr))
+    keys = [is_fatpipe.astype(float), np.diff(columns.indptr).astype(float)]
+    for _ in range(2):
+        value = (2.0 + columns.data) * rng.standard_normal(columns.shape[0])[columns.indices]
+        keys.append(np.bincount(owner, weights=value, minlength=columns.shape[1]))
+    _, first, group = np.unique(
+        np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    own = np.arange(columns.shape[1])
+    return np.where(np.diff(columns.indptr) > 0, first[group.ravel()], own)
 
 
 def _shared(

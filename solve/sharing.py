@@ -131,13 +131,31 @@ def nominal_prior(topology: Topology) -> NDArray[np.float64]:
     )
 
 
+def stand_ins(wanted: NDArray[np.bool_], series: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """The wanted resources, each by the one that stands for its series."""
+    found = np.zeros_like(wanted)
+    found[series[wanted]] = True
+    return found
+
+
+def _slowest_of_series(
+    prior: NDArray[np.float64], series: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    slowest = np.full(len(prior), -np.inf)
+    known = np.isfinite(prior)
+    np.maximum.at(slowest, series[known], prior[known])
+    return np.where(np.isfinite(slowest[series]), slowest[series], np.nan)
+
+
 class _Problem:
     """The observations, and what hypotheses about them have in common."""
 
     def __init__(self, candidates: Candidates, rows: Rows) -> None:
         self.candidates = candidates
         self.rows = rows
-        self.prior = nominal_prior(candidates.topology)
+        # Of capacities in series the first stands for all, with the slowest nominal value.
+        self._alone = rows.series == np.arange(len(rows.resources))
+        self.prior = _slowest_of_series(nominal_prior(candidates.topology), rows.series)
         self._column = {name: k for k, name in enumerate(rows.resources)}
         self.none = np.zeros(len(rows.resources), dtype=bool)
         self._price = math.log(max(2, len(rows.observations)))
@@ -155,8 +173,9 @@ class _Problem:
         known = np.isfinite(self.prior)
         loaded = self.rows.crowd > 0
         if known[loaded].mean() >= 0.25 if loaded.any() else False:
-            return known
-        return np.array([name in self.candidates.senders for name in self.rows.resources])
+            return np.asarray(known & self._alone)
+        senders = np.array([name in self.candidates.senders for name in self.rows.resources])
+        return stand_ins(senders, self.rows.series)
 
     def engines_of(self, side: int) -> NDArray[np.bool_]:
         """The engines of all endpoints on one side."""
@@ -180,7 +199,7 @@ class _Problem:
     def _select(self, rows: Rows, active: NDArray[np.bool_], start: Estimate | None) -> Estimate:
         """Fit, and add to ``active`` what the observations demand, until they demand no more."""
         bound = upper_bounds(rows)
-        refused = np.zeros(len(active), dtype=bool)
+        refused = ~self._alone
         result = estimate(rows, self.prior, active, start)
         while True:
             wanted = self._most_wanted(rows, result, bound, active | refused)
@@ -257,7 +276,7 @@ class _Problem:
                 engine = self._column[name]
                 if engine not in telling:
                     continue
-                port = self._column[self.candidates.ports[endpoint, side]]
+                port = int(self.rows.series[self._column[self.candidates.ports[endpoint, side]]])
                 prefers_time = judge.prefers_time(engine, port, side)
                 if abs(prefers_time) > WORTH_A_MENTION:
                     engines[engine] = prefers_time > 0
