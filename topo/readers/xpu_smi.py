@@ -8,8 +8,8 @@ and its MDF, and is no path of its own.
 References
 ----------
 Codes: Intel XPU System Management Interface user guide, "Get the system
-topology"; keys of the JSON: intel/xpumanager, cli/src/lib_core_stub.cpp and
-(version 2) the topology command.
+topology"; keys of the JSON: the command-line sources of intel/xpumanager,
+versions 1 and 2.
 """
 
 from __future__ import annotations
