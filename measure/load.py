@@ -1,0 +1,69 @@
+"""Measurements from any mix of files: what each one is, its content says."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from topocal.measure.calibration import decode_calibration
+from topocal.measure.importers.tables import parse_table
+from topocal.measure.merging import merge
+from topocal.measure.samples import Measurements
+from topocal.topo.errors import InputError, Where
+from topocal.topo.io import read_bytes
+from topocal.topo.readers.reader import decode_text
+
+__all__ = ["load", "parse_measurements"]
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def load(paths: str | Path | Iterable[str | Path], *, ignoring: Iterable[str] = ()) -> Measurements:
+    """The samples of one file or several together: calibration.json, tables of figures.
+
+    Parameters
+    ----------
+    ignoring
+        Provenance keys in which the files may differ
+        (:data:`topocal.measure.provenance.KEYS`).
+
+    Raises
+    ------
+    InputError
+        When a file cannot be read, is no measurement, or is damaged; when two files are
+        the same; when two were measured under different conditions.
+    """
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not given:
+        raise InputError("no files", remedy="name at least one file with measurements")
+    seen: dict[bytes, str] = {}
+    parts = []
+    for path in given:
+        content = read_bytes(path)
+        digest = hashlib.sha256(content).digest()
+        if digest in seen:
+            raise InputError(
+                f"is the same as {seen[digest]}; its samples would count twice",
+                where=Where(file=str(path)),
+                remedy="name it once",
+            )
+        seen[digest] = str(path)
+        parts.append(parse_measurements(content, file=str(path)))
+    return merge(parts, ignoring=ignoring)
+
+
+def parse_measurements(content: bytes, *, file: str) -> Measurements:
+    """The samples in the bytes of one file, whichever kind it is.
+
+    Raises
+    ------
+    FormatError
+        When it is none of the kinds, or damaged.
+    InputError
+        When a figure in it is not possible.
+    """
+    stripped = content.removeprefix(_BYTE_ORDER_MARK)
+    if stripped.lstrip()[:1] == b"{":
+        return decode_calibration(stripped, file=file)
+    return Measurements.of(parse_table(decode_text(content, file=file), file=file), [file])
