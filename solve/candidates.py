@@ -36,6 +36,8 @@ class Candidates:
     ----------
     topology
         With the candidates as further resources.
+    added
+        Ids of the candidates: what is only supposed, where the rest is there.
     senders
         Ids of what each sender passes near and far: candidates, or the existing
         resource that the same pairs load.
@@ -45,6 +47,7 @@ class Candidates:
     """
 
     topology: Topology
+    added: frozenset[str]
     senders: frozenset[str]
     ports: Mapping[tuple[str, int], str]
     engines: Mapping[tuple[str, int], str]
@@ -117,7 +120,10 @@ def with_candidates(
             ),
             Use(resource=name, sources=(source,), destinations=(destination,)),
         )
-    return Candidates(topology.with_resources(resources, uses), frozenset(senders), ports, engines)
+    added = frozenset(r.id for r in resources)
+    return Candidates(
+        topology.with_resources(resources, uses), added, frozenset(senders), ports, engines
+    )
 
 
 def _all_flows(resource: str, endpoint: str, side: int) -> Use:

@@ -80,14 +80,23 @@ def _model(
     measurements: Measurements,
 ) -> Model:
     table = list(best.topology.resources.values())
+    supposed = np.array([r.id in best.candidates.added for r in table])
     known = what_is_known(
-        best.rows, best.estimate, best.active, np.isfinite(nominal_prior(best.topology))
+        best.rows,
+        best.estimate,
+        best.active,
+        np.isfinite(nominal_prior(best.topology)),
+        supposed,
     )
     names = [o.name for o in best.rows.observations]
     kappa = np.exp(best.estimate.log_kappa)
     engines = {best.candidates.engines[key]: float(kappa[key[1]]) for key in verdict.time_shared}
+    # What was only supposed and never needed is not part of the machine.
     kept = [
-        k for k, r in enumerate(table) if r.sharing is not Sharing.TIME_SHARED or r.id in engines
+        k
+        for k, r in enumerate(table)
+        if r.id in engines
+        or (r.sharing is not Sharing.TIME_SHARED and (best.active[k] or not supposed[k]))
     ]
     fitted = _taken_alike(
         best.topology,
@@ -119,7 +128,7 @@ def _model(
             "zero, so small transfers take longer than predicted"
         )
     return Model(
-        topology=_with_engines(best, engines),
+        topology=_kept(best.topology, [table[k].id for k in kept], engines),
         resources={r.id: r for r in fitted},
         noise=consistency.noise,
         sharing=verdict.text,
@@ -131,15 +140,13 @@ def _model(
     )
 
 
-def _with_engines(best: Fit, engines: dict[str, float]) -> Topology:
-    """The topology with the time-shared engines that are at work, and no others."""
-    unused = [
-        r.id
-        for r in best.topology.resources.values()
-        if r.sharing is Sharing.TIME_SHARED and r.id not in engines
-    ]
-    kept = best.topology.without_resources(unused)
-    return kept.with_resources(replace(kept.resources[e], kappa=k) for e, k in engines.items())
+def _kept(topology: Topology, names: Sequence[str], engines: dict[str, float]) -> Topology:
+    """The topology with the named resources only, and the overlap factors of its engines."""
+    kept = set(names)
+    smaller = topology.without_resources(r for r in topology.resources if r not in kept)
+    return smaller.with_resources(
+        replace(smaller.resources[e], kappa=k) for e, k in engines.items()
+    )
 
 
 def _fitted(

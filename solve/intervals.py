@@ -83,7 +83,11 @@ class Knowledge:
 
 
 def what_is_known(
-    rows: Rows, result: Estimate, active: NDArray[np.bool_], is_nominal: NDArray[np.bool_]
+    rows: Rows,
+    result: Estimate,
+    active: NDArray[np.bool_],
+    is_nominal: NDArray[np.bool_],
+    supposed: NDArray[np.bool_],
 ) -> list[Knowledge]:
     """Status and interval of every resource, in the order of ``rows.resources``.
 
@@ -93,9 +97,12 @@ def what_is_known(
         Shape (R,): the resources that the fit was allowed to explain observations by.
     is_nominal
         Shape (R,): whether a specification gives the capacity.
+    supposed
+        Shape (R,): what no specification or link shows.  It rivals others only where the
+        fit needed it: what may be there but never had to be is not a reason to doubt.
     """
     bound = upper_bounds(rows)
-    clear, rivals = _evidence(rows, result, active, bound)
+    clear, rivals = _evidence(rows, result, active, np.where(supposed & ~active, -np.inf, bound))
     error, kappa_error = _standard_errors(rows, result, active)
     side = dict(zip(rows.shared.resource.tolist(), rows.shared.side.tolist(), strict=True))
     level = float(ndtri(0.5 + CONFIDENCE / 2))
