@@ -100,6 +100,11 @@ class Batch:
         Shape (flows,), row of each flow's pair in :class:`Loads`.
     size_bytes, start_s
         Shape (flows,).
+
+    Raises
+    ------
+    FlowError
+        When there is no pattern, or one has no flows.
     """
 
     indptr: NDArray[np.int64]
@@ -107,10 +112,24 @@ class Batch:
     size_bytes: NDArray[np.float64]
     start_s: NDArray[np.float64]
 
+    def __post_init__(self) -> None:
+        if len(self.indptr) < 2 or np.diff(self.indptr).min() < 1:
+            raise FlowError("a pattern has no flows", remedy="give at least one flow to each")
+
     @property
     def patterns(self) -> int:
         """How many patterns."""
         return len(self.indptr) - 1
+
+    def part(self, first: int, last: int) -> Batch:
+        """Patterns ``first`` to ``last - 1``."""
+        low, high = self.indptr[first], self.indptr[last]
+        return Batch(
+            self.indptr[first : last + 1] - low,
+            self.pair[low:high],
+            self.size_bytes[low:high],
+            self.start_s[low:high],
+        )
 
     @classmethod
     def single(

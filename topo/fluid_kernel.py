@@ -1,0 +1,389 @@
+"""The compiled event loop of :mod:`topocal.topo.fluid`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topocal.topo.filling_kernel import (
+    AT_BOUND,
+    NOWHERE,
+    RISING,
+    fill,
+    mark_changed,
+    serve,
+    set_count,
+)
+from topocal.topo.heap_kernel import drop_target, insert, push_target, remove_first, update
+from topocal.topo.jit import compiled, inlined
+from topocal.topo.queue_kernel import HELD, held_by, let_go, line_up
+from topocal.topo.setup_kernel import prepare
+
+__all__ = ["CHANGE", "FINISHED", "NEVER", "STUCK", "TARGET", "run"]
+
+FINISHED, NEVER, STUCK = 0, 1, 2
+"""Outcomes of a pattern: done; a resource of capacity zero is in the way; no progress."""
+
+TARGET = np.dtype(  # bytes of its class at which a flow finishes, or releases an engine
+    [("at", np.float64), ("flow", np.int32), ("column", np.int32)], align=True
+)
+CHANGE = np.dtype(  # what holds for all flows of a pair from a moment on
+    [
+        ("time_s", np.float64),
+        ("rate_Bps", np.float64),
+        ("pair", np.int32),
+        ("flows", np.int32),
+        ("stop", np.int32),
+    ],
+    align=True,
+)
+
+# Finishes closer than this are one event.
+_AT_ONCE = 1e-14
+_FINISH = -1
+
+
+@inlined
+def _open(
+    c: int,
+    full_only: bool,
+    resources: Any,
+    classes: Any,
+    lines: Any,
+    opened: NDArray[np.int32],
+    n_open: int,
+) -> int:
+    """Open the resources of a class, or only the full ones; the new length of ``opened``."""
+    for k in range(classes[c].first, classes[c].last):
+        r = lines[k].column
+        if not resources[r].is_open and (not full_only or resources[r].filled_at < np.inf):
+            resources[r].is_open = True
+            opened[n_open] = r
+            n_open += 1
+    return n_open
+
+
+@inlined
+def _finish(
+    now: float,
+    c: int,
+    classes: Any,
+    targets: Any,
+    start: NDArray[np.float64],
+    begin: NDArray[np.float64],
+    held: NDArray[np.int32],
+    finish: NDArray[np.float64],
+    bottleneck: NDArray[np.int32],
+    released: NDArray[np.int32],
+    n_released: int,
+) -> tuple[int, int]:
+    """Deal with all targets that a class has reached.
+
+    Returns how many flows have finished, and the new length of ``released``: flows
+    that leave a line, and which (_FINISH: all).
+    """
+    at = classes[c].targets
+    classes[c].served = targets[at].at
+    classes[c].since = now
+    reached = classes[c].served * (1.0 + _AT_ONCE)
+    stop = _stop_column(c, classes)
+    done = 0
+    while classes[c].waiting > 0 and targets[at].at <= reached:
+        f, column = targets[at].flow, targets[at].column
+        drop_target(targets, at, classes[c].waiting)
+        classes[c].waiting -= 1
+        if classes[c].engines > 0:
+            released[n_released, 0] = f
+            released[n_released, 1] = column
+            n_released += 1
+        if column == _FINISH:
+            done += 1
+            finish[f] = now
+            waited = begin[f] - start[f]
+            bottleneck[f] = held[f] if waited > now - begin[f] else stop
+    return done, n_released
+
+
+@inlined
+def _stop_column(c: int, classes: Any) -> int:
+    """Column of what stops a class, -1 where nothing does."""
+    stop = classes[c].stop
+    return int(classes[c].bound_column) if stop == AT_BOUND else max(-1, stop)
+
+
+@compiled
+def run(
+    first: int,
+    last: int,
+    batch_indptr: NDArray[np.int64],
+    pair: NDArray[np.int32],
+    size: NDArray[np.float64],
+    start: NDArray[np.float64],
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    cost: NDArray[np.float64],
+    sharing: NDArray[np.int8],
+    kappa: NDArray[np.float64],
+    in_order: NDArray[np.bool_],
+    class_of: NDArray[np.int32],
+    resources: Any,
+    classes: Any,
+    lines: Any,
+    entries: Any,
+    targets: Any,
+    finish: NDArray[np.float64],
+    begin: NDArray[np.float64],
+    bottleneck: NDArray[np.int32],
+    held: NDArray[np.int32],
+    outcome: NDArray[np.int8],
+    culprit: NDArray[np.int64],
+    changes: Any,
+    record: bool,
+) -> tuple[Any, int]:
+    """Simulate patterns ``first`` to ``last - 1``; results go to the arrays of their flows.
+
+    ``start`` includes alpha; ``held`` is the in-order resource that a flow found
+    taken, -1 if none.  ``class_of`` is -1 everywhere; ``resources`` to
+    ``targets`` are room to work in.  ``culprit[p]`` is a pair and a column where
+    ``outcome[p]`` is NEVER.  Returns the changes of all rates in order of time
+    (``changes``, or a larger array) and how many, where they are to be recorded.
+    """
+    R, C = len(resources), len(classes)
+    queued = bool(np.any(in_order))
+    finish_heap = np.empty(C, np.int32)
+    level_heap = np.empty(R, np.int32)
+    opened = np.empty(R, np.int32)
+    to_do = np.empty(R, np.int32)
+    used = np.empty(R, np.int32)
+    touched = np.empty(C, np.int32)
+    changed = np.empty(C, np.int32)
+    head = np.zeros(R if queued else 0, np.int64)
+    end = np.zeros(R if queued else 0, np.int64)
+    line = np.empty(len(targets) if queued else 0, np.int32)
+    released = np.empty((2 * len(targets) if queued else 0, 2), np.int32)
+    ready = np.empty(R if queued else 0, np.int32)
+    in_turn = np.arange(np.max(np.diff(batch_indptr[first : last + 1])))
+    n_changes, turn = 0, 0
+    for p in range(first, last):
+        low, high = batch_indptr[p], batch_indptr[p + 1]
+        culprit[p, 0] = -1
+        n, n_used = prepare(
+            low,
+            high,
+            pair,
+            size,
+            indptr,
+            indices,
+            cost,
+            sharing,
+            kappa,
+            in_order,
+            class_of,
+            resources,
+            classes,
+            lines,
+            used,
+            culprit[p],
+        )
+        together, alike, n_empty = True, not queued and not record, 0
+        any_size = 0.0
+        for f in range(low, high):
+            together = together and start[f] == start[low]
+            bottleneck[f] = -1
+            held[f] = -1
+            begin[f] = np.inf
+            finish[f] = np.inf
+            if size[f] == 0.0:
+                begin[f] = start[f]
+                finish[f] = start[f]
+                n_empty += 1
+            else:
+                alike = alike and (any_size == 0.0 or size[f] == any_size)
+                any_size = size[f]
+        order = in_turn[: high - low]
+        if not together:
+            order = np.argsort(start[low:high], kind="mergesort")
+        if queued:
+            line_up(low, order, pair, size, indptr, indices, in_order, head, end, line)
+        left = high - low - n_empty
+        outcome[p] = FINISHED
+        if culprit[p, 0] >= 0:
+            outcome[p] = NEVER
+            left = 0
+        n_heap, n_arrived, moving = 0, 0, 0
+        while left > 0:
+            while n_arrived < high - low and size[low + order[n_arrived]] == 0.0:
+                n_arrived += 1
+            now = classes[finish_heap[0]].key if n_heap > 0 else np.inf
+            if n_arrived < high - low:
+                now = min(now, start[low + order[n_arrived]])
+            if not now < np.inf:
+                outcome[p] = STUCK
+                break
+            n_open, n_changed, n_entering, n_released, n_seen = 0, 0, 0, 0, 0
+            level = np.inf
+            while n_heap > 0 and classes[finish_heap[0]].key <= now * (1.0 + _AT_ONCE):
+                c = finish_heap[0]
+                n_heap = remove_first(finish_heap, classes, n_heap)
+                done, n_released = _finish(
+                    now,
+                    c,
+                    classes,
+                    targets,
+                    start,
+                    begin,
+                    held,
+                    finish,
+                    bottleneck,
+                    released,
+                    n_released,
+                )
+                if done > 0:
+                    left -= done
+                    level = min(level, classes[c].rate)
+                    # Less load fills nothing up.
+                    n_open = _open(c, True, resources, classes, lines, opened, n_open)
+                    set_count(c, classes[c].count - done, resources, classes, lines, entries)
+                    if classes[c].count == 0:
+                        if classes[c].first < classes[c].last:
+                            moving -= 1
+                        classes[c].rate = 0.0
+                        classes[c].stop = NOWHERE
+                n_changed = mark_changed(c, classes, changed, n_changed)
+            # Flows that arrive, or whose turn has come, begin; one that nothing holds
+            # back is through at once and lets the next in line begin.
+            n_ready = 0
+            while True:
+                if n_ready > 0:
+                    n_ready -= 1
+                    f = ready[n_ready]
+                elif n_seen < n_released:
+                    n_ready = let_go(
+                        released[n_seen, 0],
+                        released[n_seen, 1],
+                        pair,
+                        begin,
+                        indptr,
+                        indices,
+                        in_order,
+                        head,
+                        end,
+                        line,
+                        ready,
+                    )
+                    n_seen += 1
+                    continue
+                elif n_arrived < high - low and start[low + order[n_arrived]] <= now:
+                    f = low + order[n_arrived]
+                    n_arrived += 1
+                    if size[f] == 0.0:
+                        continue
+                    if queued and classes[class_of[pair[f]]].engines > 0:
+                        held[f] = held_by(f, pair, indptr, indices, in_order, head, line)
+                        if held[f] >= 0:
+                            begin[f] = HELD
+                            continue
+                else:
+                    break
+                begin[f] = now
+                c = class_of[pair[f]]
+                if classes[c].first == classes[c].last and classes[c].bound == np.inf:
+                    finish[f] = now
+                    left -= 1
+                    if classes[c].engines > 0:
+                        released[n_released, 0] = f
+                        released[n_released, 1] = _FINISH
+                        n_released += 1
+                    continue
+                serve(now, c, classes)
+                if classes[c].count == 0:
+                    classes[c].served = 0.0
+                    if classes[c].first < classes[c].last:
+                        moving += 1
+                if classes[c].first == classes[c].last:
+                    classes[c].rate = classes[c].bound
+                    classes[c].stop = AT_BOUND
+                elif classes[c].state != RISING:
+                    classes[c].state = RISING
+                    classes[c].cap = classes[c].bound
+                    touched[n_entering] = c
+                    n_entering += 1
+                level = 0.0
+                set_count(c, classes[c].count + 1, resources, classes, lines, entries)
+                n_open = _open(c, False, resources, classes, lines, opened, n_open)
+                n_changed = mark_changed(c, classes, changed, n_changed)
+                at, served = classes[c].targets, classes[c].served
+                push_target(targets, at, classes[c].waiting, served + size[f], f, _FINISH)
+                classes[c].waiting += 1
+                if classes[c].engines > 0:
+                    for k in range(indptr[pair[f]], indptr[pair[f] + 1]):
+                        r = indices[k]
+                        if in_order[r] and kappa[r] < 1.0:
+                            reach = served + kappa[r] * size[f]
+                            push_target(targets, at, classes[c].waiting, reach, f, r)
+                            classes[c].waiting += 1
+            if n_open > 0:
+                turn += 1
+                n_changed = fill(
+                    now,
+                    level,
+                    turn,
+                    moving,
+                    resources,
+                    classes,
+                    lines,
+                    entries,
+                    level_heap,
+                    to_do,
+                    opened,
+                    n_open,
+                    touched,
+                    n_entering,
+                    changed,
+                    n_changed,
+                )
+                if n_changed < 0:
+                    outcome[p] = STUCK
+                    break
+            if together and alike:
+                # Who leaves first was fastest, so that nobody else speeds up: all keep
+                # their first rates to the end.
+                for f in range(low, high):
+                    c = class_of[pair[f]]
+                    if finish[f] == np.inf:
+                        bottleneck[f] = _stop_column(c, classes)
+                        finish[f] = now + size[f] / classes[c].rate
+                break
+            if record and n_changes + n_changed > len(changes):
+                grown = np.empty(2 * (n_changes + n_changed), changes.dtype)
+                grown[:n_changes] = changes[:n_changes]
+                changes = grown
+            for i in range(n_changed):
+                c = changed[i]
+                classes[c].is_changed = False
+                if classes[c].waiting > 0:
+                    ahead = targets[classes[c].targets].at - classes[c].served
+                    classes[c].key = classes[c].since + max(0.0, ahead) / classes[c].rate
+                    if classes[c].place >= 0:
+                        update(finish_heap, classes, n_heap, c)
+                    else:
+                        n_heap = insert(finish_heap, classes, n_heap, c)
+                if record:
+                    changes[n_changes].time_s = now
+                    changes[n_changes].rate_Bps = classes[c].rate
+                    changes[n_changes].pair = classes[c].pair
+                    changes[n_changes].flows = classes[c].count
+                    changes[n_changes].stop = _stop_column(c, classes)
+                    n_changes += 1
+        for i in range(n_used):
+            r = used[i]
+            resources[r].members = 0
+            resources[r].is_open = False
+            resources[r].is_full = False
+            resources[r].is_busier = False
+            resources[r].is_pending = False
+        for c in range(n):
+            class_of[classes[c].pair] = -1
+    return changes, n_changes
