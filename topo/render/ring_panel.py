@@ -27,6 +27,8 @@ _LEVEL_TEXTS: Final = 16
 _DOT: Final = 10.0
 _LEAST: Final = 84.0
 """Radius of the smallest ring."""
+_MOST_HUBS: Final = 6
+"""More switches than that are one box."""
 _COLOURS: Final = 6
 """Kinds of chords that look different; further ones look like the last."""
 
@@ -47,17 +49,20 @@ def draw_ring(
     gpus = sorted((e for e in ends if kind_of(e) is NodeKind.GPU), key=natural_key)
     switches = sorted((e for e in ends if kind_of(e) is not NodeKind.GPU), key=natural_key)
     names = {gpu: name_of(gpu) for gpu in gpus}
-    radius = _radius(names)
-    room = max(text_width(name) for name in names.values()) + 16 if names else 16
+    hubs = _hub_names(switches, name_of)
+    inner = _inner_radius(hubs)
+    radius = max(_radius(names), inner + max(map(text_width, hubs), default=0.0) / 2 + 34)
+    room = max(map(text_width, names.values()), default=0.0) + 16
     centre = radius + room
     drawing = Drawing(width=2 * centre, height=2 * centre)
-    place = {}
-    for k, gpu in enumerate(gpus):
-        angle = 2 * math.pi * (k + 0.5) / len(gpus) - math.pi / 2
-        place[gpu] = (centre + radius * math.cos(angle), centre + radius * math.sin(angle))
+    angles = {gpu: 2 * math.pi * (k + 0.5) / len(gpus) - math.pi / 2 for k, gpu in enumerate(gpus)}
+    place = {gpu: _on_circle(centre, radius, angle) for gpu, angle in angles.items()}
+    for gpu, angle in angles.items():
         _name(drawing, names[gpu], centre, radius, angle, turned=len(gpus) > _LEVEL_TEXTS)
-    hub = _hub(drawing, [name_of(s) for s in switches], centre)
-    place.update(dict.fromkeys(switches, hub))
+    order = _by_direction(switches, angles, machine.peers) if len(hubs) > 1 else switches
+    for k, switch in enumerate(order):
+        angle = 2 * math.pi * (k + 0.5) / len(hubs) - math.pi / 2
+        place[switch] = _on_circle(centre, inner if len(hubs) > 1 else 0.0, angle)
     looks = _looks(machine.peers)
     for link in machine.peers:
         (x1, y1), (x2, y2) = place[link.a], place[link.b]
@@ -68,8 +73,49 @@ def draw_ring(
         drawing.boxes.append(
             Box(x=x - _DOT / 2, y=y - _DOT / 2, width=_DOT, height=_DOT, style="dot gpu")
         )
+    for switch, hub in zip(order, hubs if len(hubs) == 1 else map(name_of, order), strict=False):
+        x, y = place[switch]
+        width = text_width(hub) + 16
+        drawing.label(
+            Box(x=x - width / 2, y=y - 11, width=width, height=22, style="node nvswitch"), hub
+        )
     _legend(drawing, machine.peers, looks)
     return drawing
+
+
+def _on_circle(centre: float, radius: float, angle: float) -> tuple[float, float]:
+    return centre + radius * math.cos(angle), centre + radius * math.sin(angle)
+
+
+def _hub_names(switches: list[str], name_of: Callable[[str], str]) -> list[str]:
+    """What is written on the switches in the middle: each its name, or how many they are."""
+    if len(switches) > _MOST_HUBS:
+        return [f"{len(switches)} switches"]
+    return [name_of(switch) for switch in switches]
+
+
+def _inner_radius(hubs: list[str]) -> float:
+    """Wide enough that the boxes of several switches do not touch."""
+    if len(hubs) < 2:
+        return 0.0
+    return (max(map(text_width, hubs)) + 28) / (2 * math.sin(math.pi / len(hubs)))
+
+
+def _by_direction(
+    switches: list[str], angles: dict[str, float], links: tuple[Connection, ...]
+) -> list[str]:
+    """Switches in the order of the GPUs that hang on them."""
+    found = {}
+    for switch in switches:
+        near = [
+            angles[end]
+            for link in links
+            if switch in (link.a, link.b)
+            for end in (link.a, link.b)
+            if end in angles
+        ]
+        found[switch] = sum(near) / len(near) if near else 0.0
+    return sorted(switches, key=lambda switch: (found[switch], natural_key(switch)))
 
 
 def _radius(names: dict[str, str]) -> float:
@@ -101,18 +147,6 @@ def _name(
     anchor = "middle" if flat else ("start" if math.cos(angle) > 0 else "end")
     drop = FONT * (0.36 + 0.4 * math.sin(angle))
     drawing.texts.append(Text(x=x, y=y + drop, text=name, anchor=anchor))
-
-
-def _hub(drawing: Drawing, names: list[str], centre: float) -> tuple[float, float]:
-    """One box for all NVSwitches."""
-    if names:
-        text = names[0] if len(names) == 1 else f"{len(names)} NVSwitches"
-        width = text_width(text) + 16
-        drawing.label(
-            Box(x=centre - width / 2, y=centre - 11, width=width, height=22, style="node nvswitch"),
-            text,
-        )
-    return centre, centre
 
 
 def _looks(links: tuple[Connection, ...]) -> dict[str, tuple[str, float]]:

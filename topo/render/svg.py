@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from topocal.topo.render.drawing import Box, Drawing, Line, Text, shorten, text_width
@@ -27,6 +27,7 @@ __all__ = ["count_kinds", "draw", "render_svg", "to_svg"]
 _MARGIN: Final = 20.0
 _PADDING: Final = 16.0
 _TITLE: Final = 16.0
+_TALL: Final = 1000.0
 _MOST_ALIKE: Final = 2
 """More machines of one shape are drawn once."""
 
@@ -38,7 +39,7 @@ _KIND_WORDS: Final = {
     NodeKind.PCIE_SWITCH: ("PCIe switch", "PCIe switches"),
     NodeKind.HOST_BRIDGE: ("host bridge", "host bridges"),
     NodeKind.SOCKET: ("socket", "sockets"),
-    NodeKind.NVSWITCH: ("NVSwitch", "NVSwitches"),
+    NodeKind.NVSWITCH: ("fabric switch", "fabric switches"),
     NodeKind.NET_SWITCH: ("network switch", "network switches"),
     NodeKind.GROUP: ("group", "groups"),
 }
@@ -173,11 +174,12 @@ class _Page:
         """Ring and trees side by side."""
         both = Drawing()
         name_of = self._short_names(machine)
-        trees, ends = draw_trees(machine, name_of, self._note)
+        trees, ends = draw_trees(_without_ring(machine), name_of, self._note)
         x = down = 0.0
         if machine.peers:
-            ring = draw_ring(machine, name_of, self._kind)
-            both.place(ring, 0.0, max(0.0, (trees.height - ring.height) / 2))
+            ring = draw_ring(machine, self._own_names(machine), self._kind)
+            # In the middle, but where the trees are tall in sight from the top.
+            both.place(ring, 0.0, max(0.0, (min(trees.height, _TALL) - ring.height) / 2))
             x, down = ring.width + 28, max(0.0, (ring.height - trees.height) / 2)
         both.place(trees, x, down)
         both.fit(0.0)
@@ -206,11 +208,17 @@ class _Page:
                         drawn.add(ends)
                         page.lines.append(line)
 
-    def _short_names(self, machine: Machine) -> Callable[[str], str]:
+    def _own_names(self, machine: Machine) -> Callable[[str], str]:
+        """Ids without the machine's own name."""
         prefix = machine.name + "/" if machine.name else ""
+        return lambda node: shorten(node.removeprefix(prefix), 30)
+
+    def _short_names(self, machine: Machine) -> Callable[[str], str]:
+        """The same, and what the source calls the node."""
+        own_name = self._own_names(machine)
 
         def short(node: str) -> str:
-            own = node.removeprefix(prefix)
+            own = own_name(node)
             label = str(self._topology.graph.nodes[node].get("label") or "")
             return shorten(f"{own} {label}" if label and label != own else own, 30)
 
@@ -227,6 +235,13 @@ class _Page:
 
 def _wire(x1: float, y1: float, x2: float, y2: float, style: str) -> Line:
     return Line(x1=x1, y1=y1, x2=x2, y2=y2, style=style, thick=1.2)
+
+
+def _without_ring(machine: Machine) -> Machine:
+    """The machine without trees that are but one GPU: those stand on the ring already."""
+    on_ring = {end for link in machine.peers for end in (link.a, link.b)}
+    roots = tuple(r for r in machine.roots if r.children or r.node not in on_ring)
+    return replace(machine, roots=roots)
 
 
 def _groups(machines: tuple[Machine, ...]) -> list[_Group]:

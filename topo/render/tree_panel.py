@@ -13,7 +13,7 @@ __all__ = ["Ends", "draw_trees"]
 
 _ROW: Final = 26.0
 """Height that an endpoint takes."""
-_INNER: Final = 44.0
+_INNER: Final = 50.0
 """Height that a switch, bridge or socket takes at least."""
 _BOX: Final = 20.0
 _COLUMN_GAP: Final = 34.0
