@@ -153,6 +153,7 @@ class Drawing:
         right = [b.x + b.width for b in self.boxes]
         right += [t.left + text_width(t.text, t.size) for t in self.texts if not t.turn]
         right += [max(line.x1, line.x2) for line in self.lines]
+        right += [max(c.x1, c.x2, (c.x1 + 2 * c.cx + c.x2) / 4) for c in self.curves]
         below = [b.y + b.height for b in self.boxes] + [t.y + 4 for t in self.texts if not t.turn]
         below += [max(line.y1, line.y2) for line in self.lines]
         self.width = max([self.width, *(r + margin for r in right)])

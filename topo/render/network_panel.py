@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from topocal.topo.naming import natural_key
-from topocal.topo.render.drawing import SMALL, Box, Drawing, Line, Text, each_way, text_width
+from topocal.topo.render.drawing import SMALL, Box, Curve, Drawing, Line, Text, each_way, text_width
 from topocal.topo.render.outline import Connection, Outline
 from topocal.topo.render.sharing import list_names
 
@@ -142,19 +142,27 @@ def _draw_links(drawing: Drawing, links: tuple[Connection, ...], boxes: dict[str
         if a == b or ends in drawn:
             continue
         drawn.add(ends)
+        y1, y2 = a.y + a.height / 2, b.y + b.height / 2
         if a.x == b.x:
-            x = a.x + 8
-            line = Line(x1=x, y1=a.y + a.height, x2=x, y2=b.y, style="net", thick=1.2)
-        else:
-            line = Line(
-                x1=a.x + a.width,
-                y1=a.y + a.height / 2,
-                x2=b.x,
-                y2=b.y + b.height / 2,
-                style="net",
-                thick=1.2,
+            # Of one tier: a bow at the right, the further apart the wider.
+            right = a.x + a.width
+            reach = min(24 + 0.35 * (y2 - y1), 1.8 * _COLUMN_GAP)
+            drawing.curves.append(
+                Curve(
+                    x1=right,
+                    y1=y1,
+                    cx=right + reach,
+                    cy=(y1 + y2) / 2,
+                    x2=right,
+                    y2=y2,
+                    style="net",
+                    thick=1.2,
+                )
             )
-        drawing.lines.append(line)
+        else:
+            drawing.lines.append(
+                Line(x1=a.x + a.width, y1=y1, x2=b.x, y2=y2, style="net", thick=1.2)
+            )
 
 
 def _legend(drawing: Drawing, links: tuple[Connection, ...], top: float) -> None:
