@@ -90,13 +90,12 @@ def list_names(names: Iterable[str]) -> str:
         host, _, own = name.rpartition("/")
         by_host[host].append(own)
     by_set: dict[str, list[str]] = defaultdict(list)
-    for host, own in by_host.items():
-        by_set[", ".join(_runs(own))].append(host)
+    for host, inside in by_host.items():
+        by_set[", ".join(_runs(inside))].append(host)
     parts = []
-    for own_names, hosts in by_set.items():
-        several = ", " in own_names and hosts != [""]
-        inner = f"({own_names})" if several else own_names
-        parts += [f"{host}/{inner}" if host else inner for host in _runs(hosts)]
+    for listed, hosts in by_set.items():
+        inner = f"({listed})" if ", " in listed and hosts != [""] else listed
+        parts += [f"{run}/{inner}" if run else inner for run in _runs(hosts)]
     return ", ".join(parts)
 
 
