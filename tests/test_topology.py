@@ -65,6 +65,7 @@ def test_replaced_resources_leave_the_old_topology_alone() -> None:
     assert before.resources["gpu0->socket0"].nominal_Bps is None
     assert after.resources["gpu0->socket0"].nominal_Bps == 1.0
     assert after.routes().route("gpu0", "gpu1") == before.routes().route("gpu0", "gpu1")
+    assert after.with_resources([]).routes() is after.routes()
 
 
 def test_parallel_links_are_numbered() -> None:

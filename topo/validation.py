@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import networkx as nx
+import numpy as np
 
 from topocal.topo.naming import natural_key
 from topocal.topo.resource import LinkKind, NodeKind, PathClass, Resource
@@ -226,9 +227,11 @@ def _one_way(topology: Topology) -> Problems:
     part = {}
     for k, nodes in enumerate(nx.weakly_connected_components(topology.graph)):
         part.update(dict.fromkeys(nodes, k))
+    routes = topology.routes()
     lost: dict[str, list[str]] = defaultdict(list)
-    for source, destination, code in topology.routes().classes():
-        if code is PathClass.DIS and part[source] == part[destination]:
+    for i, j in np.argwhere(routes.path_class == PathClass.DIS):
+        source, destination = routes.endpoints[i], routes.endpoints[j]
+        if part[source] == part[destination]:
             lost[source].append(destination)
     for source, destinations in lost.items():
         more = f" and {len(destinations) - 1} more" if len(destinations) > 1 else ""
