@@ -47,7 +47,8 @@ SOFTNESS: Final = (1.0, 0.3, 0.1)
 """Widths of the soft assignment, in noise units, one after the other."""
 
 MOST_STEPS: Final = 40
-LEAST_GAIN: Final = 1e-6
+LEAST_GAIN: Final = 1e-5
+"""Relative fall of the cost below which a stage ends; the soft ones only lead the way."""
 SHORTEST_STEP: Final = 1e-3
 
 
@@ -225,10 +226,11 @@ def _settle(
     softness: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Steps at one softness until the cost stays."""
+    least = LEAST_GAIN if softness == SOFTNESS[-1] else 10 * LEAST_GAIN
     for _ in range(MOST_STEPS):
         ahead, ahead_kappa = step(x, log_kappa, softness)
         x, log_kappa, value = cost.descend(x, log_kappa, ahead, ahead_kappa, best)
-        if not best - value > LEAST_GAIN * max(1.0, best):
+        if not best - value > least * max(1.0, best):
             return x, log_kappa, value
         best = value
     return x, log_kappa, best

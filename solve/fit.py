@@ -15,11 +15,12 @@ from topocal.measure.samples import Measurements
 from topocal.solve.candidates import like, with_candidates
 from topocal.solve.consistency import Consistency, check_consistency
 from topocal.solve.groups import infer_topology
-from topocal.solve.intervals import Knowledge, Status, what_is_known
+from topocal.solve.intervals import Knowledge, what_is_known
 from topocal.solve.model import FittedResource, Model, Residual
 from topocal.solve.observe import observe
 from topocal.solve.rows import Observation
 from topocal.solve.sharing import Fit, SharingVerdict, fit_sharing, nominal_prior
+from topocal.solve.status import Status
 from topocal.topo.errors import InputError
 from topocal.topo.resource import Resource, Sharing
 from topocal.topo.topology import Topology

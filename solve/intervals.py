@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -23,36 +22,12 @@ from scipy.special import ndtri
 from topocal.solve.estimate import Cost, Estimate, soft_slopes
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
+from topocal.solve.status import CLEAR_SIGMAS, CONFIDENCE, Status
 
-__all__ = ["CLEAR_SIGMAS", "CONFIDENCE", "Knowledge", "Status", "what_is_known"]
-
-CLEAR_SIGMAS: Final = 3.0
-"""A bottleneck is clear when nothing else comes within this many deviations."""
+__all__ = ["Knowledge", "what_is_known"]
 
 EFFICIENCY: Final = 0.95
 """Of the Huber estimate on Gaussian noise, against least squares (Huber 1981, table 4.1)."""
-
-CONFIDENCE: Final = 0.95
-
-
-class Status(StrEnum):
-    """What a fitted capacity rests on."""
-
-    PINNED = "pinned"
-    """Some observation has it as its clear bottleneck."""
-    CONFOUNDED = "confounded"
-    """It explains observations that another resource may explain as well."""
-    BOUNDED = "bounded"
-    """It never had to be the bottleneck: at least so much."""
-    SERIES = "series"
-    """The same flows load it as another one, which stands for both: at least as much."""
-    ALIKE = "alike"
-    """It never had to be the bottleneck, but others of its make were: taken to be like them."""
-    ASSUMED = "assumed"
-    """No observation loads it; its nominal capacity is taken (of a time-shared receiver: the
-    overlap factor of those that were measured)."""
-    UNKNOWN = "unknown"
-    """No observation loads it and nothing says what it passes."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +84,6 @@ def what_is_known(
     known: list[Knowledge] = []
     noise = _largest_sigma(rows, len(bound))
     for r in range(len(bound)):
-        first = int(rows.series[r])
-        if first != r:
-            # The one that stands for it comes before it.
-            high = known[first].high_x
-            known.append(Knowledge(Status.SERIES, -math.inf, high, confounded_with=(first,)))
-            continue
         x = float(result.x[r])
         one = float(kappa_error[side[r]]) if r in side else float(error[r])
         if r in clear and math.isfinite(one):
@@ -130,7 +99,12 @@ def what_is_known(
             status = Status.CONFOUNDED if rivals.get(r) else Status.BOUNDED
             others = tuple(sorted(rivals.get(r, ())))
             known.append(Knowledge(status, -math.inf, high, confounded_with=others))
-    return known
+    return [
+        known[r]
+        if first == r
+        else Knowledge(Status.SERIES, -math.inf, known[first].high_x, confounded_with=(first,))
+        for r, first in enumerate(rows.series.tolist())
+    ]
 
 
 def _largest_sigma(rows: Rows, resources: int) -> NDArray[np.float64]:

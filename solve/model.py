@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from topocal.solve.intervals import Status
+from topocal.solve.status import Status
 from topocal.topo.capacities import Capacities
 from topocal.topo.errors import FormatError, Where, one_line
 from topocal.topo.incidence import incidence

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from topocal.solve.intervals import Status
+from topocal.solve.status import Status
 from topocal.topo.incidence import incidence
 from topocal.topo.resource import Sharing
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topocal.solve.intervals import CLEAR_SIGMAS, Status
 from topocal.solve.occupancy import Occupancy, occupancies
+from topocal.solve.status import CLEAR_SIGMAS, Status
 from topocal.topo.errors import FlowError
 from topocal.topo.flow import Pattern
 from topocal.topo.resource import Sharing

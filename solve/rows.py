@@ -10,7 +10,7 @@ the log weight) over the capacities that flow f crosses.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
+from topocal.solve.rows_kernel import engine_times, first_largest, largest
 from topocal.topo.errors import Where
 from topocal.topo.flow import Pattern
 from topocal.topo.incidence import incidence
@@ -115,18 +116,11 @@ class SharedRows:
         overlap factor of each side.  A row with a flow whose solo time is unknown (-inf)
         is -inf, its shares equal.
         """
-        if not len(self):
-            return np.zeros(0), np.zeros(0)
-        terms = self.log_bytes + solo[self.pair]
-        begin, row = self.indptr[:-1], self.owner
-        known = np.minimum.reduceat(terms, begin) > -np.inf
-        terms = np.where(known[row], terms, 0.0)
-        top = np.maximum.reduceat(terms, begin)
-        parts = np.exp(terms - top[row])
-        total = np.add.reduceat(parts, begin)
-        return np.where(known, log_kappa[self.side] + top + np.log(total), -np.inf), parts / total[
-            row
-        ]
+        busy, share = np.empty(len(self)), np.empty(len(self.pair))
+        engine_times(
+            self.indptr, self.pair, self.log_bytes, self.side, solo, log_kappa, busy, share
+        )
+        return busy, share
 
 
 @dataclass(frozen=True)
@@ -151,9 +145,9 @@ class Rows:
     crowd
         Shape (R,): how many observations load each capacity.
     series
-        Shape (R,): the first capacity that the same flows load everywhere, itself when
-        there is no other.  Capacities in series cannot be told apart: only the slowest
-        shows, and the first stands for all.
+        Shape (R,): the capacity that stands for all that the same flows load everywhere,
+        itself when there is no other.  Capacities in series cannot be told apart: only
+        the slowest shows.
 
     In every row of the two matrices the columns stand in order of ``crowd``, then of
     number: of equally busy resources the first is the one that the fewest observations
@@ -198,12 +192,7 @@ class Rows:
 
 def row_max(entries: csr_array, x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Largest ``entries + x`` over the stored entries of each row; -inf for an empty row."""
-    values = entries.data + x[entries.indices]
-    result = np.full(entries.shape[0], -np.inf)
-    filled = np.diff(entries.indptr) > 0
-    if len(values):
-        result[filled] = np.maximum.reduceat(values, entries.indptr[:-1][filled])
-    return result
+    return largest(*_plain(entries), x)
 
 
 def first_busiest(entries: csr_array, x: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -211,19 +200,36 @@ def first_busiest(entries: csr_array, x: NDArray[np.float64]) -> NDArray[np.int6
 
     -1 for a row that is empty or has no finite entry.
     """
-    highest = row_max(entries, x)
-    row = np.repeat(np.arange(entries.shape[0]), np.diff(entries.indptr))
-    at_top = entries.data + x[entries.indices] >= highest[row] - TIE
-    at_top &= np.isfinite(highest[row])
-    position = np.flatnonzero(at_top)
-    rows, first = np.unique(row[position], return_index=True)
-    found = np.full(entries.shape[0], -1, dtype=np.int64)
-    found[rows] = position[first]
-    return found
+    return first_largest(*_plain(entries), x, TIE)
 
 
-def build_rows(topology: Topology, observations: Sequence[Observation]) -> Rows:
+def _wide(matrix: csr_array) -> csr_array:
+    """The same matrix with 64-bit indices, as the compiled loops take them without a copy."""
+    matrix.indptr = matrix.indptr.astype(np.int64)
+    matrix.indices = matrix.indices.astype(np.int64)
+    return matrix
+
+
+def _plain(entries: csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Row starts, columns and values of one type each, so that one machine code serves all."""
+    return (
+        np.asarray(entries.indptr, dtype=np.int64),
+        np.asarray(entries.indices, dtype=np.int64),
+        np.asarray(entries.data, dtype=np.float64),
+    )
+
+
+def build_rows(
+    topology: Topology,
+    observations: Sequence[Observation],
+    supposed: Collection[str] = (),
+) -> Rows:
     """The system of ``observations`` on all resources of a topology.
+
+    Parameters
+    ----------
+    supposed
+        Resources that do not stand for others in series while there are any else.
 
     Raises
     ------
@@ -264,33 +270,40 @@ def build_rows(topology: Topology, observations: Sequence[Observation]) -> Rows:
         resources=weights.resources,
         log_seconds=np.log([o.seconds for o in observations]),
         sigma=np.array([o.sigma for o in observations]),
-        log_load=_by_crowd(loads, crowd),
-        pair_weight=_by_crowd(pair_weight, crowd),
+        log_load=_wide(_by_crowd(loads, crowd)),
+        pair_weight=_wide(_by_crowd(pair_weight, crowd)),
         shared=_shared(is_shared, side, row, column, size, flow_row, resource),
         crowd=crowd,
-        series=_series(pair_weight, is_fatpipe),
+        series=_series(
+            pair_weight, is_fatpipe, np.array([r.id in supposed for r in table], dtype=bool)
+        ),
     )
 
 
-def _series(pair_weight: csr_array, is_fatpipe: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The first column with the same weights on the same pairs, for each column.
+def _series(
+    pair_weight: csr_array, is_fatpipe: NDArray[np.bool_], last: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """For each column one with the same weights on the same pairs: the first, those marked
+    ``last`` after the others.
 
     Columns are compared by two random projections; equal columns agree to the last bit,
     since they are summed in the same order.
     """
     columns = pair_weight.tocsc()
     columns.sort_indices()
+    n = columns.shape[1]
     rng = np.random.default_rng(0)
-    owner = np.repeat(np.arange(columns.shape[1]), np.diff(columns.indptr))
+    owner = np.repeat(np.arange(n), np.diff(columns.indptr))
     keys = [is_fatpipe.astype(float), np.diff(columns.indptr).astype(float)]
     for _ in range(2):
         value = (2.0 + columns.data) * rng.standard_normal(columns.shape[0])[columns.indices]
-        keys.append(np.bincount(owner, weights=value, minlength=columns.shape[1]))
-    _, first, group = np.unique(
-        np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True
-    )
-    own = np.arange(columns.shape[1])
-    return np.where(np.diff(columns.indptr) > 0, first[group.ravel()], own)
+        keys.append(np.bincount(owner, weights=value, minlength=n))
+    order = np.lexsort((np.arange(n), last))
+    table = np.stack(keys, axis=1)[order]
+    _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    found = np.empty(n, dtype=np.int64)
+    found[order] = order[first[group.ravel()]]
+    return np.where(np.diff(columns.indptr) > 0, found, np.arange(n))
 
 
 def _shared(
@@ -326,9 +339,15 @@ def _shared(
 
 def _by_crowd(matrix: csr_array, crowd: NDArray[np.int64]) -> csr_array:
     """The same matrix with the columns of every row in order of (crowd, number)."""
-    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    order = np.lexsort((matrix.indices, crowd[matrix.indices], row))
-    return csr_array((matrix.data[order], matrix.indices[order], matrix.indptr), shape=matrix.shape)
+    order = np.lexsort((np.arange(len(crowd)), crowd))
+    rank = np.empty(len(crowd), dtype=matrix.indices.dtype)
+    rank[order] = np.arange(len(crowd))
+    ranked = csr_array((matrix.data, rank[matrix.indices], matrix.indptr), shape=matrix.shape)
+    ranked.sort_indices()
+    # The columns get their numbers back; scipy must not sort them again.
+    ranked.indices = order[ranked.indices].astype(matrix.indices.dtype)
+    ranked.has_sorted_indices = False
+    return ranked
 
 
 def _loads(

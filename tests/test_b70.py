@@ -11,9 +11,9 @@ from topocal.measure.importers.tables import read_tables
 from topocal.measure.patterns import fan_in
 from topocal.published import Story, read_extremes, tell
 from topocal.solve.fit import fit
-from topocal.solve.intervals import Status
 from topocal.solve.model import Model
 from topocal.solve.predict import Prediction, predict
+from topocal.solve.status import Status
 from topocal.topo.machines import b70
 
 B70 = Path(__file__).parents[1] / "examples" / "b70"

@@ -19,13 +19,13 @@ from topocal.solve.consistency import check_consistency
 from topocal.solve.estimate import estimate, huber, predict_log_seconds
 from topocal.solve.fit import fit
 from topocal.solve.groups import find_groups
-from topocal.solve.intervals import Status
 from topocal.solve.model import Model
 from topocal.solve.observe import observe
 from topocal.solve.polish import polish
 from topocal.solve.predict import predict
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import build_rows
+from topocal.solve.status import Status
 from topocal.topo.builder import TopologyBuilder
 from topocal.topo.capacities import Capacities
 from topocal.topo.errors import InputError, UnknownEndpointError

@@ -1,0 +1,68 @@
+"""The inner loops over rows, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topocal.topo.jit import compiled
+
+__all__ = ["engine_times", "first_largest", "largest"]
+
+_F = NDArray[np.float64]
+_I = NDArray[np.int64]
+
+
+@compiled
+def largest(indptr: _I, column: _I, value: _F, x: _F) -> _F:
+    """Largest ``value + x`` of each row; -inf for an empty row."""
+    found = np.full(len(indptr) - 1, -np.inf)
+    for row in range(len(found)):
+        for k in range(indptr[row], indptr[row + 1]):
+            found[row] = max(found[row], value[k] + x[column[k]])
+    return found
+
+
+@compiled
+def first_largest(indptr: _I, column: _I, value: _F, x: _F, tie: float) -> _I:
+    """Position of the first entry of each row that is within ``tie`` of its largest
+    ``value + x``; -1 for a row that is empty or has no finite one."""
+    found = np.full(len(indptr) - 1, -1, dtype=np.int64)
+    for row in range(len(found)):
+        top = -np.inf
+        for k in range(indptr[row], indptr[row + 1]):
+            top = max(top, value[k] + x[column[k]])
+        if top == -np.inf:
+            continue
+        for k in range(indptr[row], indptr[row + 1]):
+            if value[k] + x[column[k]] >= top - tie:
+                found[row] = k
+                break
+    return found
+
+
+@compiled
+def engine_times(
+    indptr: _I, pair: _I, log_bytes: _F, side: _I, solo: _F, log_kappa: _F, busy: _F, share: _F
+) -> None:
+    """Log busy time of each time-shared row into ``busy``, each flow's share into ``share``."""
+    for row in range(len(busy)):
+        top = -np.inf
+        known = True
+        count = indptr[row + 1] - indptr[row]
+        for k in range(indptr[row], indptr[row + 1]):
+            term = log_bytes[k] + solo[pair[k]]
+            known = known and term > -np.inf
+            top = max(top, term)
+        if not known:
+            busy[row] = -np.inf
+            for k in range(indptr[row], indptr[row + 1]):
+                share[k] = 1.0 / count
+            continue
+        total = 0.0
+        for k in range(indptr[row], indptr[row + 1]):
+            share[k] = np.exp(log_bytes[k] + solo[pair[k]] - top)
+            total += share[k]
+        for k in range(indptr[row], indptr[row + 1]):
+            share[k] /= total
+        busy[row] = log_kappa[side[row]] + top + np.log(total)
