@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from topocal.measure.importers.tables import read_tables
+    from topocal.measure.load import load
     from topocal.measure.patterns import (
         both_ways,
         bundle,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     )
     from topocal.measure.samples import Measurements, Sample
     from topocal.solve.fit import fit
+    from topocal.solve.link_costs import link_costs
     from topocal.solve.model import Model, read_model, write_model
     from topocal.solve.predict import Prediction, predict
     from topocal.topo import machines
@@ -50,6 +52,8 @@ __all__ = [
     "fan_in",
     "fan_out",
     "fit",
+    "link_costs",
+    "load",
     "machines",
     "parse_pattern",
     "peer",
@@ -77,6 +81,8 @@ _HOME = {
     "fan_in": "measure.patterns",
     "fan_out": "measure.patterns",
     "fit": "solve.fit",
+    "link_costs": "solve.link_costs",
+    "load": "measure.load",
     "machines": "topo",
     "parse_pattern": "measure.patterns",
     "peer": "measure.patterns",
