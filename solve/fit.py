@@ -17,7 +17,7 @@ from topocal.solve.consistency import Consistency, check_consistency
 from topocal.solve.groups import infer_topology
 from topocal.solve.intervals import Knowledge, what_is_known
 from topocal.solve.model import FittedResource, Model, Residual
-from topocal.solve.observe import observe
+from topocal.solve.observe import Observed, observe
 from topocal.solve.rows import Observation
 from topocal.solve.sharing import Fit, SharingVerdict, fit_sharing, nominal_prior
 from topocal.solve.status import Status
@@ -52,8 +52,13 @@ def fit(measurements: Measurements, topology: Topology | None = None) -> Model:
         for sample in measurements.samples:
             for pair in sample.pattern.pairs:
                 topology.require_endpoints(pair, where=sample.where)
-    observations = observe(measurements.samples)
-    consistency = check_consistency(topology, observations)
+    observed = observe(measurements, topology)
+    if not observed.observations:
+        raise InputError(
+            "no measurement says how long a byte takes",
+            remedy="measure messages of several MiB",
+        )
+    consistency = check_consistency(topology, observed.observations)
     own_paths = [
         o.pattern.pairs[0]
         for group in consistency.disagreeing
@@ -61,8 +66,8 @@ def fit(measurements: Measurements, topology: Topology | None = None) -> Model:
         if o.name not in consistency.left_out
     ]
     candidates = with_candidates(topology, measurements.endpoints, own_paths)
-    best, verdict = fit_sharing(candidates, _with_noise(observations, consistency))
-    return _model(best, verdict, consistency, topology, measurements)
+    best, verdict = fit_sharing(candidates, _with_noise(observed.observations, consistency))
+    return _model(best, verdict, consistency, observed, measurements.sources, topology)
 
 
 def _with_noise(observations: Sequence[Observation], consistency: Consistency) -> list[Observation]:
@@ -77,8 +82,9 @@ def _model(
     best: Fit,
     verdict: SharingVerdict,
     consistency: Consistency,
+    observed: Observed,
+    sources: tuple[str, ...],
     topology: Topology,
-    measurements: Measurements,
 ) -> Model:
     table = list(best.topology.resources.values())
     supposed = np.array([r.id in best.candidates.added for r in table])
@@ -116,18 +122,11 @@ def _model(
     residuals = tuple(
         Residual(
             name=o.name,
-            size_bytes=o.pattern.flows[0].size_bytes,
-            measured_s=o.seconds,
-            predicted_s=float(math.exp(log_s)),
+            measured_Bps=o.throughput_Bps,
+            predicted_Bps=o.pattern.total_bytes / math.exp(log_s),
         )
         for o, log_s in zip(best.rows.observations, best.estimate.log_predicted, strict=True)
     )
-    notes = list(topology.graph.graph["notes"])
-    if not all(s.size_known for s in measurements.samples):
-        notes.append(
-            "no sizes were given with the rates: start-up time (alpha) is unknown and taken as "
-            "zero, so small transfers take longer than predicted"
-        )
     return Model(
         topology=_kept(best.topology, [table[k].id for k in kept], engines),
         resources={r.id: r for r in fitted},
@@ -136,8 +135,9 @@ def _model(
         findings=_findings(consistency),
         left_out=consistency.left_out,
         residuals=residuals,
-        notes=tuple(notes),
-        sources=measurements.sources,
+        alpha_s=observed.alpha_s,
+        notes=(*topology.graph.graph["notes"], *observed.notes),
+        sources=sources,
     )
 
 

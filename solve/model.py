@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from topocal.measure.patterns import PatternKind
 from topocal.solve.status import Status
 from topocal.topo.capacities import Capacities
 from topocal.topo.errors import FormatError, Where, one_line
@@ -77,17 +78,16 @@ class FittedResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residual:
-    """A sample of the fit, measured and predicted."""
+    """An observation of the fit: total throughput measured and predicted."""
 
     name: str
-    size_bytes: float
-    measured_s: float
-    predicted_s: float
+    measured_Bps: float
+    predicted_Bps: float
 
     @property
     def error(self) -> float:
         """Relative error of the predicted throughput."""
-        return self.measured_s / self.predicted_s - 1.0
+        return self.predicted_Bps / self.measured_Bps - 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,9 @@ class Model:
     left_out
         Reason by name of each sample that the fit did not use.
     residuals
-        Samples that it used.
+        Observations that it used.
+    alpha_s
+        Start-up time by kind of pattern; empty where the samples do not tell.
     notes
         What was assumed.
     sources
@@ -123,23 +125,27 @@ class Model:
     findings: tuple[str, ...]
     left_out: Mapping[str, str]
     residuals: tuple[Residual, ...]
+    alpha_s: Mapping[PatternKind, float]
     notes: tuple[str, ...]
     sources: tuple[str, ...]
 
     @cached_property
     def capacities(self) -> Capacities:
         """Best values, for the simulator; what is unknown never binds."""
-        return self._capacities({r.id: r.capacity_Bps for r in self.resources.values()})
+        return Capacities.of(
+            self.topology,
+            {
+                r.id: math.inf if r.capacity_Bps is None else r.capacity_Bps
+                for r in self.resources.values()
+                if r.sharing is not Sharing.TIME_SHARED
+            },
+        )
 
-    @cached_property
-    def fastest(self) -> Capacities:
-        """The fastest that the data allows: what nothing bounds from above never binds."""
-        return self._capacities({r.id: r.high_Bps for r in self.resources.values()})
-
-    @cached_property
-    def slowest(self) -> Capacities:
-        """The slowest that the data allows."""
-        return self._capacities({r.id: r.low_Bps for r in self.resources.values()})
+    def start_up_s(self, kind: PatternKind) -> float:
+        """Start-up time of a kind of pattern: its own, else the median of all, else zero."""
+        if not self.alpha_s:
+            return 0.0
+        return self.alpha_s.get(kind, float(np.median(list(self.alpha_s.values()))))
 
     @cached_property
     def crowd(self) -> Mapping[str, int]:
@@ -148,14 +154,6 @@ class Model:
         lines = incidence(self.topology, [(a, b) for a in ends for b in ends if a != b])
         counts = np.bincount(lines.matrix.indices, minlength=len(lines.resources))
         return {name: int(n) for name, n in zip(lines.resources, counts, strict=True)}
-
-    def _capacities(self, values: Mapping[str, float | None]) -> Capacities:
-        given = {
-            name: math.inf if values[name] is None else values[name]
-            for name, r in self.resources.items()
-            if r.sharing is not Sharing.TIME_SHARED
-        }
-        return Capacities.of(self.topology, {k: v for k, v in given.items() if v is not None})
 
 
 def write_model(model: Model, path: str | Path) -> None:
@@ -180,6 +178,7 @@ def model_to_document(model: Model) -> dict[str, Any]:
         "left_out": dict(model.left_out),
         "resources": [msgspec.to_builtins(r) for r in model.resources.values()],
         "residuals": [msgspec.to_builtins(r) for r in model.residuals],
+        "alpha_s": {str(kind): alpha for kind, alpha in model.alpha_s.items()},
         "notes": list(model.notes),
         "sources": list(model.sources),
         "topology": topology_to_document(model.topology),
@@ -212,6 +211,7 @@ def read_model(path: str | Path) -> Model:
             findings=msgspec.convert(document["findings"], tuple[str, ...]),
             left_out=msgspec.convert(document["left_out"], dict[str, str]),
             residuals=msgspec.convert(document["residuals"], tuple[Residual, ...]),
+            alpha_s=msgspec.convert(document["alpha_s"], dict[PatternKind, float]),
             notes=msgspec.convert(document["notes"], tuple[str, ...]),
             sources=msgspec.convert(document["sources"], tuple[str, ...]),
         )

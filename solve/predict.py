@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topocal.measure.patterns import kind_of
 from topocal.solve.occupancy import Occupancy, occupancies
 from topocal.solve.status import CLEAR_SIGMAS, Status
 from topocal.topo.errors import FlowError
@@ -75,7 +76,9 @@ class Prediction:
     pattern
         With its sizes.
     seconds
-        From the common start to the last byte.
+        From the common start to the last byte, start-up time included.
+    alpha_s
+        The start-up time in it.
     low_s, high_s
         What the data allows at 95 %: pinned resources within their intervals, all others
         as fast, and as slow, as the observations leave open.
@@ -97,6 +100,7 @@ class Prediction:
 
     pattern: Pattern
     seconds: float
+    alpha_s: float
     low_s: float
     high_s: float
     narrow: bool
@@ -150,6 +154,7 @@ def _one(model: Model, pattern: Pattern, busy: Occupancy) -> Prediction:
 
         seconds = simulate(model.topology, pattern.flows, model.capacities).seconds
     stretch = seconds / longest if longest > 0 else 1.0
+    alpha_s = model.start_up_s(kind_of(pattern)) if longest > 0 else 0.0
     low, high = busy.low_s.max(initial=0.0), busy.high_s.max(initial=0.0)
     # What is not pinned may bind unless, as slow as the data allows, it still is quicker
     # than something else is at its fastest.
@@ -159,9 +164,10 @@ def _one(model: Model, pattern: Pattern, busy: Occupancy) -> Prediction:
     named = _merge_series(model, tied, busy)
     return Prediction(
         pattern=pattern,
-        seconds=seconds,
-        low_s=min(float(low) * stretch, seconds),
-        high_s=max(float(high) * stretch, seconds),
+        seconds=alpha_s + seconds,
+        alpha_s=alpha_s,
+        low_s=alpha_s + min(float(low) * stretch, seconds),
+        high_s=alpha_s + max(float(high) * stretch, seconds),
         narrow=not len(open_ones) and longest > 0,
         bottleneck=named[0] if named else None,
         indistinguishable=tuple(named[1:]),

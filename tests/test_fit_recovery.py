@@ -220,7 +220,7 @@ def test_bounds_hold_and_the_estimate_is_no_worse_than_its_start(
     truth, capacities = machine(seed, time_shared)
     rng = np.random.default_rng(seed)
     measured = time_patterns(truth, [*all_pairs(), *fans(rng, 5)], capacities, noise=0.02, rng=rng)
-    observations = [replace(o, sigma=0.02) for o in observe(measured.samples)]
+    observations = [replace(o, sigma=0.02) for o in observe(measured, truth).observations]
     rows = build_rows(truth, observations)
     bound = upper_bounds(rows)
     # Residuation: at the bounds no observation is predicted too long, and each resource
@@ -240,7 +240,9 @@ def test_no_convex_step_improves_a_polished_fit(seed: int, time_shared: bool) ->
     truth, capacities = machine(seed, time_shared)
     rng = np.random.default_rng(seed)
     measured = time_patterns(truth, [*all_pairs(), *fans(rng, 8)], capacities, noise=0.02, rng=rng)
-    rows = build_rows(truth, [replace(o, sigma=0.02) for o in observe(measured.samples)])
+    rows = build_rows(
+        truth, [replace(o, sigma=0.02) for o in observe(measured, truth).observations]
+    )
     prior = np.full(len(rows.resources), math.nan)
     everything = np.ones(len(rows.resources), dtype=bool)
     once = polish(rows, prior, everything, estimate(rows, prior))
@@ -255,6 +257,6 @@ def test_noise_is_the_scatter_of_like_pairs() -> None:
     rng = np.random.default_rng(2)
     measured = time_patterns(truth, all_pairs(), capacities, noise=0.03, rng=rng)
     # 16 groups of 3 or 4 pairs: 40 degrees of freedom, so within 35 % almost surely.
-    assert check_consistency(two_sockets(), observe(measured.samples)).noise == pytest.approx(
+    assert check_consistency(truth, observe(measured, truth).observations).noise == pytest.approx(
         0.03, rel=0.35
     )

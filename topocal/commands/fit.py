@@ -31,12 +31,12 @@ def fit(
     """
     from topocal.console import console, print_json
     from topocal.machine import find_topology
-    from topocal.measure.importers.tables import read_tables
+    from topocal.measure.load import load
     from topocal.solve.fit import fit as fit_model
     from topocal.solve.model import model_to_document, write_model
     from topocal.tables import capacity_table, percent
 
-    model = fit_model(read_tables(files), find_topology(topology) if topology else None)
+    model = fit_model(load(files), find_topology(topology) if topology else None)
     if output is not None:
         write_model(model, output)
     if as_json:

@@ -153,6 +153,7 @@ def _document(prediction: Prediction, size_bytes: float) -> dict[str, Any]:
         "pattern": prediction.pattern.name,
         "size_bytes": size_bytes,
         "seconds": prediction.seconds,
+        "alpha_s": prediction.alpha_s,
         "interval_s": [prediction.low_s, prediction.high_s],
         "narrow": prediction.narrow,
         "would_narrow": list(prediction.would_narrow),
