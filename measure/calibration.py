@@ -47,6 +47,7 @@ from topocal.measure.samples import Measurements, Run, Sample
 from topocal.topo.errors import FormatError, InputError, Where, one_line
 from topocal.topo.flow import Flow, Pattern
 from topocal.topo.io import read_bytes, write_atomically
+from topocal.topo.naming import natural_key
 
 __all__ = [
     "decode_calibration",
@@ -65,11 +66,13 @@ class _Head(msgspec.Struct, frozen=True):
     version: Any = None
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class _File(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     format: str
     version: int
-    runs: msgspec.Raw
     digest: str | None = None
+    runs: msgspec.Raw
 
 
 def read_calibration(path: str | Path) -> Measurements:
@@ -207,25 +210,8 @@ def _check_sample(sample: Sample, runs: int) -> None:
 
 
 def _encode_run(samples: Sequence[Sample], provenance: dict[str, Any]) -> RunEntry:
-    endpoints: dict[str, int] = {}
-    patterns: dict[tuple[tuple[tuple[int, int], ...], str], int] = {}
-    scenarios: dict[tuple[int, tuple[float, ...], tuple[float, ...]], int] = {}
-    seen: dict[int, int] = {}
-    for sample in samples:
-        if id(sample.pattern) in seen:
-            continue
-        flows = sample.pattern.flows
-        pairs = tuple(
-            (
-                endpoints.setdefault(f.source, len(endpoints)),
-                endpoints.setdefault(f.destination, len(endpoints)),
-            )
-            for f in flows
-        )
-        pattern = patterns.setdefault((pairs, sample.pattern.name), len(patterns))
-        key = (pattern, tuple(f.size_bytes for f in flows), tuple(f.start_s for f in flows))
-        seen[id(sample.pattern)] = scenarios.setdefault(key, len(scenarios))
-    names = list(endpoints)
+    used = {id(s.pattern): s.pattern for s in samples}.values()
+    names = sorted({name for p in used for pair in p.pairs for name in pair}, key=natural_key)
     for name in names:
         if not is_endpoint_name(name):
             raise InputError(
@@ -233,6 +219,18 @@ def _encode_run(samples: Sequence[Sample], provenance: dict[str, Any]) -> RunEnt
                 remedy="give it a printable name without blanks around it",
                 about=name,
             )
+    endpoints = {name: k for k, name in enumerate(names)}
+    patterns: dict[tuple[tuple[tuple[int, int], ...], str], int] = {}
+    scenarios: dict[tuple[int, tuple[float, ...], tuple[float, ...]], int] = {}
+    seen: dict[int, int] = {}
+    for sample in samples:
+        if id(sample.pattern) in seen:
+            continue
+        flows = sample.pattern.flows
+        pairs = tuple((endpoints[f.source], endpoints[f.destination]) for f in flows)
+        pattern = patterns.setdefault((pairs, sample.pattern.name), len(patterns))
+        key = (pattern, tuple(f.size_bytes for f in flows), tuple(f.start_s for f in flows))
+        seen[id(sample.pattern)] = scenarios.setdefault(key, len(scenarios))
     table = []
     for pairs, name in patterns:
         named = [(names[s], names[d]) for s, d in pairs]
@@ -244,7 +242,9 @@ def _encode_run(samples: Sequence[Sample], provenance: dict[str, Any]) -> RunEnt
         endpoints=names,
         patterns=table,
         scenarios=[
-            ScenarioEntry(pattern=p, size_bytes=_one_or_all(sizes), start_s=_one_or_all(starts))
+            ScenarioEntry(
+                pattern=p, size_bytes=_one_or_all(sizes), start_s=_one_or_all(starts) or None
+            )
             for p, sizes, starts in scenarios
         ],
         samples=Columns(

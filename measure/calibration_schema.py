@@ -33,11 +33,11 @@ class PatternEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class ScenarioEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A pattern with its sizes and starts: one for all flows, or one each."""
+    """A pattern with its sizes and starts: one for all flows, or one each; no start is zero."""
 
     pattern: int
     size_bytes: float | list[float]
-    start_s: float | list[float] = 0.0
+    start_s: float | list[float] | None = None
 
 
 class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -55,14 +55,16 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     set_aside: str | list[str | None] | None = None
 
 
-class RunEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class RunEntry(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """One run: its provenance, its tables, its timings."""
 
+    provenance: dict[str, Any] = {}
     endpoints: list[str]
     patterns: list[PatternEntry]
     scenarios: list[ScenarioEntry]
     samples: Columns
-    provenance: dict[str, Any] = {}
 
 
 def is_endpoint_name(name: str) -> bool:
