@@ -1,0 +1,312 @@
+"""nccl-tests (and rccl-tests), as text and as JSON.
+
+What a row is (src/*.cu, src/util.cu and doc/PERFORMANCE.md in NVIDIA/nccl-tests): the
+average time of one operation until all ranks have done it.  Where the operation itself
+says which bytes go where, that is a sample:
+
+=========  ==================================================================
+sendrecv   every rank sends ``size`` to the next and receives as much
+alltoall   every rank sends ``size / ranks`` to every other
+gather     every rank sends ``size / ranks`` to the root
+scatter    the root sends ``size / ranks`` to every rank
+=========  ==================================================================
+
+All others (all_reduce, broadcast …) run as rings, trees or in switches as the library
+sees fit; their bus bandwidth is kept as a reading.  Out-of-place figures are used,
+in-place ones kept beside them.  Rows with wrong results are set aside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from topocal.measure.importers.figures import moved, number, to_number
+from topocal.measure.importers.imported import Draft, Imported, Reading
+from topocal.measure.importers.importer import Importer
+from topocal.measure.importers.json_text import begins_json, find_json
+from topocal.measure.samples import Sample
+from topocal.topo.errors import one_line
+from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.pci import normal_bus_id
+from topocal.topo.units import BYTES_PER_GB, format_bytes
+
+__all__ = ["NCCL_TESTS", "looks_like_nccl_tests", "parse_nccl_tests"]
+
+TITLE: Final = "nccl-tests"
+
+_TEST: Final = re.compile(
+    r"\b(all_reduce|all_gather|alltoallv?|broadcast|gather|hypercube|reduce|reduce_scatter"
+    r"|scatter|sendrecv)_perf(?:_mpi)?\b"
+)
+_RANK: Final = re.compile(
+    r"#\s{0,8}Rank\s{1,8}([0-9]{1,6})\s{1,8}(?:Group\s{1,8}[0-9]{1,6}\s{1,8})?Pid\s{1,8}[0-9]{1,9}"
+    r"\s{1,8}on\s{1,12}(\S{1,200})\s{1,8}device\s{1,8}([0-9]{1,4})\s{1,8}\[([0-9a-fA-Fx:.]{1,20})\]"
+    r"\s{0,8}(.{0,100})"
+)
+_COUNTS: Final = re.compile(
+    r"#\s{0,8}nThreads?:?\s{1,4}([0-9]{1,5})\s{1,4}nGpus:?\s{1,4}([0-9]{1,5})"
+)
+_HEADER: Final = re.compile(r"#\s{1,40}size\s{1,40}count\b.{0,400}\bbusbw\b")
+_TEXT: Final = re.compile(
+    r"^#\s{0,8}nThreads?:?\s{1,4}[0-9]{1,5}\s{1,4}nGpus|^#\s{1,40}size\s{1,40}count\b", re.MULTILINE
+)
+_MOST_RANKS: Final = 128
+"""For a pattern of all pairs; more than a switched domain of 72 needs."""
+
+_NOT_PATTERN: Final = "which bytes go where is the library's choice and not in the output"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Row:
+    """One line of results: microseconds and bus bandwidth, out of place and in place."""
+
+    size_bytes: float
+    root: int
+    timings: list[tuple[float | None, float | None, bool]]
+    line: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    test: str
+    ranks: list[tuple[str, str]] = field(default_factory=list)
+    """Host and device number of each rank."""
+
+    count: int | None = None
+    rows: list[_Row] = field(default_factory=list)
+
+
+def looks_like_nccl_tests(text: str) -> bool:
+    """Whether a text is one of the tool's, in either form."""
+    if begins_json(text):
+        return '"results"' in text and ('"out_of_place"' in text or '"bus_bw"' in text)
+    return _TEXT.search(text) is not None
+
+
+def parse_nccl_tests(text: str, *, file: str) -> Imported:
+    """All runs of one text.
+
+    Raises
+    ------
+    FormatError
+        When there is none, or the JSON is damaged.
+    InputError
+        When a time is not possible.
+    """
+    draft = Draft(kind="nccl-tests", title=TITLE, file=file)
+    runs = _from_json(draft, text) if begins_json(text) else _from_text(draft, text)
+    for run in runs:
+        _add_run(draft, run)
+    return draft.done()
+
+
+def _from_text(draft: Draft, text: str) -> list[_Run]:
+    runs: list[_Run] = []
+    test, columns = "", list[str]()
+    for number_of_line, line in enumerate(plain_lines(text), start=1):
+        if not line.lstrip().startswith("#"):
+            named = _TEST.search(line)
+            if named:
+                test = named[1]
+            elif runs and columns:
+                _add_row(runs[-1], line, columns, number_of_line)
+            continue
+        if named := _TEST.search(line):
+            if "concluded" not in line:
+                test = named[1]
+        elif counts := _COUNTS.search(line):
+            runs.append(_Run(test=test, count=int(counts[1]) * int(counts[2])))
+            test, columns = "", []
+        elif rank := _RANK.search(line):
+            _add_rank(draft, runs, int(rank[1]), rank[2], rank[3], rank[4], rank[5])
+        elif _HEADER.search(line):
+            if not runs or columns:
+                runs.append(_Run(test=test))
+            columns = line.replace("#wrong", "wrong").replace("#", " ").split()
+        if test and runs and not runs[-1].test:
+            runs[-1].test, test = test, ""
+    return [r for r in runs if r.rows]
+
+
+def _add_rank(
+    draft: Draft, runs: list[_Run], rank: int, host: str, device: str, bus: str, model: str
+) -> None:
+    if not runs or rank != len(runs[-1].ranks):
+        return
+    runs[-1].ranks.append((host, str(int(device))))
+    bus_id = normal_bus_id(bus)
+    if len({h for h, _ in runs[-1].ranks}) == 1:
+        known = {"model": model.strip()} | ({"bus_id": bus_id} if bus_id else {})
+        draft.devices[f"gpu{int(device)}"] = known
+
+
+def _add_row(run: _Run, line: str, columns: Sequence[str], number_of_line: int) -> None:
+    """A row of results; columns are counted from the right, where none is ever blank."""
+    words = line.split()
+    size = to_number(words[0]) if words else None
+    times = [k - len(columns) for k, c in enumerate(columns) if c in ("time", "cputime")]
+    if size is None or size <= 0 or not times or len(words) < 4 - times[0] - 2:
+        return
+    if len(words) > len(columns) or len(words) < -times[0]:
+        return
+    timings = []
+    for at in times:
+        figures = [to_number(words[at + k]) if at + k < 0 else None for k in (0, 2, 3)]
+        timings.append((figures[0], figures[1], bool(figures[2])))
+    root = -1
+    if "root" in columns:
+        found = to_number(words[columns.index("root") - len(columns)])
+        root = int(found) if found is not None and abs(found) < 1e6 else -1
+    run.rows.append(_Row(size_bytes=size, root=root, timings=timings, line=number_of_line))
+
+
+def _from_json(draft: Draft, text: str) -> list[_Run]:
+    documents, cuts = find_json(text, file=draft.file)
+    for sentence in cuts:
+        draft.note(sentence)
+    runs = []
+    for document, line in documents:
+        results = document.get("results")
+        if not isinstance(results, list):
+            continue
+        config = document.get("config")
+        config = config if isinstance(config, dict) else {}
+        run = _Run(test=_test_of(document, results))
+        runs.append(run)
+        threads, gpus = number(config.get("nthreads")), number(config.get("ngpus"))
+        if threads and gpus and 0 < threads * gpus < 1e6:
+            run.count = int(threads * gpus)
+        devices = config.get("devices", document.get("devices"))
+        for device in devices if isinstance(devices, list) else ():
+            if isinstance(device, dict):
+                rank, index = number(device.get("rank")), number(device.get("device"))
+                if rank is not None and index is not None and 0 <= index < 10_000:
+                    _add_rank(
+                        draft,
+                        runs,
+                        int(rank),
+                        str(device.get("hostname"))[:200],
+                        str(int(index)),
+                        str(device.get("device_hex")),
+                        str(device.get("device_info"))[:100],
+                    )
+        run.rows = [row for r in results if (row := _json_row(r, line)) is not None]
+    return [r for r in runs if r.rows]
+
+
+def _test_of(document: dict[str, Any], results: Sequence[Any]) -> str:
+    args = document.get("args")
+    texts = [str(a)[:500] for a in args[:3]] if isinstance(args, list) else []
+    texts += [str(r.get("experiment_name"))[:500] for r in results[:1] if isinstance(r, dict)]
+    found = [m[1] for t in texts if (m := _TEST.search(t))]
+    return found[0] if found else ""
+
+
+def _json_row(result: Any, line: int) -> _Row | None:
+    if not isinstance(result, dict):
+        return None
+    size = number(result.get("size"))
+    if size is None or size <= 0:
+        return None
+    timings = []
+    for place in ("out_of_place", "in_place"):
+        figures = result.get(place)
+        figures = figures if isinstance(figures, dict) else {}
+        timings.append(
+            (
+                number(figures.get("time", figures.get("cpu_time"))),
+                number(figures.get("bus_bw")),
+                bool(number(figures.get("nwrong"))),
+            )
+        )
+    root = number(result.get("root"))
+    root_number = int(root) if root is not None and abs(root) < 1e6 else -1
+    return _Row(size_bytes=size, root=root_number, timings=timings, line=line)
+
+
+def _add_run(draft: Draft, run: _Run) -> None:
+    test = run.test or "a test that is not named"
+    names = _names(draft, run)
+    moving = run.test in ("sendrecv", "alltoall", "gather", "scatter") and len(names) >= 2
+    if moving and len(names) > _MOST_RANKS:
+        draft.note(f"{test}: patterns of more than {_MOST_RANKS} ranks are not read")
+        moving = False
+    for k, place in enumerate(("out of place", "in place")):
+        label = f"{test}, {place}"
+        conditions = {"test": test, "place": place, "direction": "several at once"}
+        if moving:
+            samples = [s for row in run.rows for s in _sample(draft, run.test, names, row, k)]
+            draft.add(label, samples, conditions=conditions, default=k == 0)
+            continue
+        readings = [
+            Reading(
+                what=f"{test} bus bandwidth at {format_bytes(row.size_bytes)}",
+                value=bandwidth * BYTES_PER_GB,
+                unit="B/s",
+                reason=_NOT_PATTERN,
+                where=draft.where(row.line),
+            )
+            for row in run.rows
+            for _, bandwidth, _ in row.timings[k : k + 1]
+            if bandwidth
+        ]
+        draft.add(label, readings=readings, conditions=conditions, default=False)
+    if not moving and len(names) < 2:
+        draft.note(f"{test}: ran on one GPU or names no ranks, so nothing in it is a transfer")
+
+
+def _names(draft: Draft, run: _Run) -> list[str]:
+    """Endpoint of each rank."""
+    if not run.ranks:
+        if run.count and run.count > 1:
+            draft.note("names no ranks: they are taken to be GPUs 0, 1, … of one machine")
+        return [f"gpu{k}" for k in range(min(run.count or 0, _MOST_RANKS + 1))]
+    hosts = list(dict.fromkeys(host for host, _ in run.ranks))
+    if len(hosts) == 1:
+        names = [f"gpu{device}" for _, device in run.ranks]
+    else:
+        names = [f"node{hosts.index(h)}/gpu{device}" for h, device in run.ranks[:100_000]]
+        draft.note(
+            "the hosts are called node0, node1, … in the order of their ranks"
+            + (": " + ", ".join(one_line(h) for h in hosts[:4]))
+        )
+    if len(set(names)) < len(names):
+        draft.note("several ranks share a GPU: nothing in it is a transfer between endpoints")
+        return []
+    return names
+
+
+def _sample(draft: Draft, test: str, names: Sequence[str], row: _Row, place: int) -> list[Sample]:
+    if place >= len(row.timings):
+        return []
+    microseconds, _, wrong = row.timings[place]
+    n = len(names)
+    size = row.size_bytes if test == "sendrecv" else row.size_bytes / n
+    if microseconds is None or not 0 < microseconds < 1e12 or size <= 0:
+        return []
+    if test == "sendrecv":
+        pairs = [(names[k], names[(k + 1) % n]) for k in range(n)]
+    elif test == "alltoall":
+        pairs = [(a, b) for a in names for b in names if a != b]
+    else:
+        root = names[row.root if 0 <= row.root < n else 0]
+        pairs = [(p, root) if test == "gather" else (root, p) for p in names if p != root]
+    seconds = microseconds * 1e-6
+    sample = moved(pairs, len(pairs) * size / seconds, where=draft.where(row.line), size_bytes=size)
+    if wrong:
+        return [msgspec.structs.replace(sample, set_aside="its results were wrong")]
+    return [sample]
+
+
+NCCL_TESTS: Final = Importer(
+    name="nccl-tests",
+    title=TITLE,
+    looks_like=looks_like_nccl_tests,
+    parse=parse_nccl_tests,
+)
+"""The importer that the registry lists."""

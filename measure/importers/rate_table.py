@@ -1,0 +1,503 @@
+"""Tables of rates with a header, whatever their columns are called.
+
+The project's own two tables (:mod:`topocal.measure.importers.tables`) are read strictly;
+others by what their columns mean (:mod:`topocal.measure.importers.table_columns`):
+
+* One flow, or several at once (``0>4;1>5``, ``0->4 + 1->5``): a rate is the bytes of all
+  flows over the time until the last one is done.
+* *Both ways* is the sum of both directions; where rows name a direction (``H2D``, ``D2H``)
+  it is the rate of that direction while the other runs as well, so that the two rows of a
+  machine are one pattern.
+* ``25-26`` is a range: its middle is taken, and the notes say so.
+* Host memory (``host``, ``cpu``) is ``cpu0``; where only a direction is named, the GPU is
+  called ``gpu``, since it is not said which.
+* Bus bandwidths of collectives and figures of "all GPUs" without their flows are readings.
+
+Rows of different conditions (``kind``, ``p2p`` …) make groups.  Rows of different machines
+are never mixed: a fit uses the one with the most figures.  Where the same flows stand
+several times with different figures under names that begin with different words
+(``3root …``, ``4root …``), the first word of the name is the set-up it was measured in.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from topocal.measure.importers.figures import at_once, in_order, is_rate, moved, to_number
+from topocal.measure.importers.imported import Draft, Group, Imported, Reading
+from topocal.measure.importers.importer import Importer
+from topocal.measure.importers.table_columns import IDENTITIES, Columns, RateColumn, classify
+from topocal.measure.importers.tables import parse_table
+from topocal.measure.patterns import parse_pattern
+from topocal.measure.samples import Sample
+from topocal.topo.endpoint_names import canonical_endpoint
+from topocal.topo.errors import FlowError, FormatError, UnitError, Where, one_line
+from topocal.topo.units import parse_bytes
+
+__all__ = ["RATE_TABLE", "looks_like_rate_table", "parse_rate_table"]
+
+TITLE: Final = "a table of rates"
+_REMEDY: Final = "begin with a header such as source,destination,bandwidth_GBps"
+
+_OWN: Final = (
+    {"source", "destination"},
+    {"pattern"},
+    {"direction", "root", "peers"},
+)
+_OWN_RATE: Final = re.compile(r"(?:bandwidth|throughput)_[A-Za-z/]{3,8}")
+_FLOW: Final = re.compile(r"\s{0,8}([^\s<>;]{1,40}?)\s{0,8}-?>\s{0,8}([^\s<>;]{1,40})\s{0,8}")
+_PAIR: Final = re.compile(
+    r"\s{0,8}([^\s<>;]{1,40}?)\s{0,4}(?:->|<->|[-:/,>])\s{0,4}([^\s<>;]{1,40})"
+)
+_RANGE: Final = re.compile(r"[~≈]?\s{0,4}([0-9.]{1,20})\s{0,4}(?:-|–|\.\.)\s{0,4}([0-9.]{1,20})")
+_HOSTS: Final = frozenset({"host", "cpu", "mem", "memory", "ram", "sysmem"})
+_HOST: Final = "cpu0"
+_SOME_GPU: Final = "gpu"
+_DIRECTIONS: Final = {"h2d": (_HOST, _SOME_GPU), "d2h": (_SOME_GPU, _HOST)}
+_NOTHING: Final = frozenset({"", "-", "n/a", "na", "nan", "none", "–", "—", "null"})
+_MOST_ROWS: Final = 200_000
+_MOST_FLOWS: Final = 1_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class _Figure:
+    """One cell: a sample or a reading, and its conditions."""
+
+    conditions: dict[str, str]
+    sample: Sample | None
+    reading: Reading | None
+    name: str
+
+
+def looks_like_rate_table(text: str) -> bool:
+    """Whether a text begins with a header that names ends and a rate, or a size and a time."""
+    for line in text[:200_000].split("\n")[:200]:
+        if line.strip() and not line.lstrip().startswith("#"):
+            delimiter = _delimiter(line)
+            if not delimiter or len(line) > 20_000:
+                return False
+            found = classify([c.strip().strip('"') for c in line.split(delimiter)])
+            return found.has_figures and found.has_ends
+    return False
+
+
+def parse_rate_table(text: str, *, file: str) -> Imported:
+    """The rows of one table.
+
+    Raises
+    ------
+    FormatError
+        When it is no such table, or a row is cut or names nothing that can be moved.
+    InputError
+        When a figure is no rate.
+    """
+    draft = Draft(kind="rate-table", title=TITLE, file=file)
+    rows, header = _rows(draft, text)
+    columns = classify(header)
+    if not columns.has_figures or not columns.has_ends:
+        raise draft.fail(
+            f"is no table of rates (begins {one_line(','.join(header))!r})",
+            line=rows[0][0] if rows else None,
+            remedy=_REMEDY,
+        )
+    if _is_own(header):
+        draft.add("table", parse_table(text, file=file))
+        return draft.done()
+    if columns.unused:
+        draft.note(f"columns {', '.join(map(one_line, columns.unused[:8]))} are not used")
+    figures: list[_Figure] = []
+    directed: dict[tuple[tuple[str, str], ...], dict[str, tuple[float, Where, str]]] = {}
+    flows = 0
+    for line, cells in rows:
+        row = _Row(draft=draft, columns=columns, cells=cells, line=line)
+        for figure in row.figures(directed):
+            flows += 0 if figure.sample is None else len(figure.sample.pattern.flows)
+            if flows > _MOST_FLOWS:
+                raise draft.fail(
+                    "names too many flows", line=line, remedy="give one machine's table"
+                )
+            figures.append(figure)
+    figures += _both_ways_of_directions(draft, directed)
+    _split_by_set_up(figures)
+    _add_groups(draft, figures)
+    _prefer(draft)
+    return draft.done()
+
+
+def _rows(draft: Draft, text: str) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
+    """Rows by column with their line, and the header."""
+    header: list[str] = []
+    delimiter = ","
+    rows: list[tuple[int, dict[str, str]]] = []
+    for line, content in enumerate(text.split("\n"), start=1):
+        if not content.strip() or content.lstrip().startswith("#"):
+            continue
+        if not header:
+            delimiter = _delimiter(content) or ","
+        try:
+            (cells,) = csv.reader([content], delimiter=delimiter, strict=True)
+        except (csv.Error, ValueError) as error:
+            raise draft.fail(
+                f"is no row of a table: {one_line(error)}", line=line, remedy="check the quotes"
+            ) from error
+        cells = [c.strip() for c in cells]
+        if not header:
+            header = cells
+            if len(set(header)) < len(header):
+                raise draft.fail("names a column twice", line=line, remedy=_REMEDY)
+            continue
+        if len(cells) > len(header):
+            cells = _with_loose_commas(draft, header, cells, delimiter)
+        if len(cells) != len(header):
+            raise draft.fail(
+                f"has {len(cells)} cells where the header has {len(header)}",
+                line=line,
+                remedy="give every column a cell; quote a cell that holds a comma",
+            )
+        if len(rows) >= _MOST_ROWS:
+            raise draft.fail(f"has more than {_MOST_ROWS} rows", line=line, remedy="split it")
+        rows.append((line, dict(zip(header, cells, strict=True))))
+    if not header:
+        raise draft.fail("has no header", remedy=_REMEDY)
+    if not rows:
+        raise draft.fail("has a header but no rows", remedy="add rows")
+    return rows, header
+
+
+def _with_loose_commas(
+    draft: Draft, header: list[str], cells: list[str], delimiter: str
+) -> list[str]:
+    """The cells of a row in which one text has commas and no quotes, when it is clear which."""
+    columns = classify(header)
+    surplus = len(cells) - len(header)
+    found = []
+    for text in columns.texts:
+        at = header.index(text)
+        joined = (delimiter + " ").join(cells[at : at + surplus + 1])
+        tried = [*cells[:at], joined, *cells[at + surplus + 1 :]]
+        row = dict(zip(header, tried, strict=True))
+        flows = row.get(columns.flows, "")
+        rates = [row[c.name] for c in columns.rates]
+        if (flows and ">" not in flows and "<" not in flows) or not all(
+            r.lower() in _NOTHING or to_number(r) is not None or _RANGE.fullmatch(r) for r in rates
+        ):
+            continue
+        found.append((text, tried))
+    if len(found) != 1:
+        return cells
+    draft.note("some texts hold commas and have no quotes: they are read as far as it is clear how")
+    return found[0][1]
+
+
+def _delimiter(header: str) -> str:
+    counts = {d: header.count(d) for d in (",", "\t", ";", "|")}
+    best = max(counts, key=lambda d: counts[d])
+    return best if counts[best] else ""
+
+
+def _is_own(header: Sequence[str]) -> bool:
+    """Whether it is one of the project's own two tables."""
+    rest = [c for c in header if c != "size"]
+    rates = [c for c in rest if _OWN_RATE.fullmatch(c)]
+    return len(rates) == 1 and {c for c in rest if c != rates[0]} in _OWN
+
+
+@dataclass(slots=True, kw_only=True)
+class _Row:
+    draft: Draft
+    columns: Columns
+    cells: Mapping[str, str]
+    line: int
+
+    def figures(
+        self, directed: dict[tuple[tuple[str, str], ...], dict[str, tuple[float, Where, str]]]
+    ) -> list[_Figure]:
+        """What the row says; one direction of a pattern of both goes to ``directed``."""
+        way = self.cells.get(self.columns.direction, "").lower()
+        conditions = self._conditions(way)
+        found = []
+        for column in self.columns.rates:
+            rate = self._rate(column)
+            if rate is None:
+                continue
+            if column.meaning == "both ways" and way in _DIRECTIONS and not self._has_own_ends():
+                key = tuple(sorted(conditions.items()))
+                directed.setdefault(key, {})[way] = (rate, self.where, self._name)
+                continue
+            found.append(self._figure(column, rate, way, conditions))
+        if not self.columns.rates:
+            found.append(self._timed(conditions, way))
+        return found
+
+    @property
+    def where(self) -> Where:
+        return self.draft.where(self.line)
+
+    @property
+    def _name(self) -> str:
+        return self.cells.get(self.columns.name, "")
+
+    def _has_own_ends(self) -> bool:
+        c = self.columns
+        return bool((c.source and c.destination) or c.pair or c.flows)
+
+    def _conditions(self, way: str) -> dict[str, str]:
+        found = {c.strip().lower(): self.cells[c].lower() for c in self.columns.conditions}
+        found = {key: value for key, value in found.items() if value not in _NOTHING}
+        for key in ("kind", "op", "operation", "mode", "type"):
+            for operation in ("read", "write"):
+                if operation in found.get(key, ""):
+                    found["operation"] = operation
+        if "p2p" in found:
+            found["p2p"] = _on_or_off(found["p2p"])
+        if way and way not in _DIRECTIONS:
+            found["direction"] = way
+        return found
+
+    def _rate(self, column: RateColumn) -> float | None:
+        text = self.cells[column.name]
+        if text.lower() in _NOTHING:
+            return None
+        value = to_number(text.lstrip("~≈ "))
+        if value is None and (span := _RANGE.fullmatch(text)):
+            low, high = to_number(span[1]), to_number(span[2])
+            if low is not None and high is not None and 0 < low <= high:
+                value = (low + high) / 2
+                self.draft.note(
+                    f"line {self.line}: {one_line(text)} is a range: its middle is taken"
+                )
+        if value is None or not is_rate(value * column.unit_Bps):
+            raise self.draft.fail(
+                f"{one_line(column.name)} is {one_line(text)!r}",
+                line=self.line,
+                remedy="give a finite number above zero, or leave the cell empty",
+            )
+        return value * column.unit_Bps
+
+    def _figure(
+        self, column: RateColumn, rate: float, way: str, conditions: dict[str, str]
+    ) -> _Figure:
+        if column.meaning in ("everyone", "collective") or (
+            self.columns.members and not self._has_own_ends()
+        ):
+            members = self.cells.get(self.columns.members, "") or way or self._name
+            reason = (
+                "which flows ran is not in the table"
+                if column.meaning == "everyone"
+                else "which bytes go where in a collective is the library's choice and not in "
+                "the table"
+            )
+            reading = Reading(
+                what=f"{column.name} of {one_line(members)}",
+                value=rate,
+                unit="B/s",
+                reason=reason,
+                where=self.where,
+            )
+            return _Figure(conditions=conditions, sample=None, reading=reading, name=self._name)
+        pairs = self._pairs(way)
+        if column.meaning == "both ways":
+            if len(pairs) != 1:
+                raise self.draft.fail(
+                    f"{one_line(column.name)} needs one pair", line=self.line, remedy=_REMEDY
+                )
+            pairs = in_order(*pairs[0])
+            conditions = conditions | {"direction": "both ways"}
+        sample = moved(
+            pairs, rate, where=self.where, size_bytes=self._size(), repeat=self._repeat()
+        )
+        return _Figure(conditions=conditions, sample=sample, reading=None, name=self._name)
+
+    def _timed(self, conditions: dict[str, str], way: str) -> _Figure:
+        """A row with a size and a time."""
+        time = to_number(self.cells[self.columns.time])
+        size = self._size()
+        if time is None or not time > 0 or size is None:
+            raise self.draft.fail(
+                f"{one_line(self.columns.time)} or {one_line(self.columns.size)} is missing or no "
+                "positive number",
+                line=self.line,
+                remedy="give both",
+            )
+        pairs = self._pairs(way)
+        sample = moved(
+            pairs,
+            len(pairs) * size / (time * self.columns.time_unit_s),
+            where=self.where,
+            size_bytes=size,
+            repeat=self._repeat(),
+        )
+        return _Figure(conditions=conditions, sample=sample, reading=None, name=self._name)
+
+    def _size(self) -> float | None:
+        text = self.cells.get(self.columns.size, "")
+        if text.lower() in _NOTHING:
+            return None
+        try:
+            return parse_bytes(text) or None
+        except UnitError as error:
+            raise self.draft.fail(error.what, line=self.line, remedy=error.remedy) from error
+
+    def _repeat(self) -> int:
+        value = to_number(self.cells.get(self.columns.repeat, "") or "0")
+        return int(value) if value is not None and 0 <= value < 1e6 else 0
+
+    def _pairs(self, way: str) -> list[tuple[str, str]]:
+        """From where to where bytes go."""
+        c = self.columns
+        if c.flows:
+            pairs = self._flows(self.cells[c.flows])
+        elif c.source and c.destination:
+            pairs = [(_endpoint(self.cells[c.source]), _endpoint(self.cells[c.destination]))]
+        elif c.pair:
+            match = _PAIR.fullmatch(self.cells[c.pair])
+            if match is None:
+                raise self.draft.fail(
+                    f"{one_line(self.cells[c.pair])!r} is no pair",
+                    line=self.line,
+                    remedy="write 1-2 or 1->2",
+                )
+            pairs = [(_endpoint(match[1]), _endpoint(match[2]))]
+        elif way in _DIRECTIONS:
+            pairs = [_DIRECTIONS[way]]
+        else:
+            raise self.draft.fail(
+                f"direction {one_line(way)!r} does not say from where to where",
+                line=self.line,
+                remedy="write H2D or D2H, or name source and destination",
+            )
+        if any(not a or not b or a == b for a, b in pairs) or len(set(pairs)) < len(pairs):
+            raise self.draft.fail(
+                "names a flow twice, to itself or without an end",
+                line=self.line,
+                remedy="name two different ends for each flow",
+            )
+        return pairs
+
+    def _flows(self, text: str) -> list[tuple[str, str]]:
+        parts = [p for p in text.split(";") if p.strip()]
+        matches = [_FLOW.fullmatch(p) for p in parts]
+        if parts and all(m is not None and "," not in m[0] for m in matches):
+            return [(_endpoint(m[1]), _endpoint(m[2])) for m in matches if m is not None]
+        try:
+            return parse_pattern(text, 1.0, resolve=_endpoint, where=self.where).pairs
+        except (FlowError, FormatError) as error:
+            raise self.draft.fail(error.what, line=self.line, remedy=error.remedy) from error
+
+
+def _endpoint(name: str) -> str:
+    return _HOST if name.strip().lower() in _HOSTS else canonical_endpoint(name)
+
+
+def _on_or_off(word: str) -> str:
+    if word in ("on", "1", "yes", "true", "enabled"):
+        return "on"
+    return "off" if word in ("off", "0", "no", "false", "disabled") else word
+
+
+def _both_ways_of_directions(
+    draft: Draft,
+    directed: Mapping[tuple[tuple[str, str], ...], Mapping[str, tuple[float, Where, str]]],
+) -> list[_Figure]:
+    """Rates of both directions while both run, of one machine: one pattern."""
+    found = []
+    for key, ways in directed.items():
+        conditions = dict(key)
+        if len(ways) == 2:
+            rates = [ways[w][0] for w in ("h2d", "d2h")]
+            sample = at_once([_DIRECTIONS[w] for w in ("h2d", "d2h")], rates, where=ways["h2d"][1])
+            draft.note(
+                "each figure of both ways is taken as the rate of one direction while the other "
+                "runs as well"
+            )
+            conditions["direction"] = "both ways"
+            found.append(
+                _Figure(conditions=conditions, sample=sample, reading=None, name=ways["h2d"][2])
+            )
+            continue
+        for way, (rate, where, name) in ways.items():
+            reading = Reading(
+                what=f"{way} while the other direction runs",
+                value=rate,
+                unit="B/s",
+                reason="the rate of the other direction is not in the table",
+                where=where,
+            )
+            found.append(_Figure(conditions=conditions, sample=None, reading=reading, name=name))
+    return found
+
+
+def _split_by_set_up(figures: Sequence[_Figure]) -> None:
+    """The first word of the name is the set-up, where one pattern has several under it."""
+    words: dict[tuple[object, ...], dict[str, float]] = {}
+    for f in figures:
+        if f.sample is None or not f.name.split():
+            continue
+        key = (tuple(sorted(f.sample.pattern.pairs)), tuple(sorted(f.conditions.items())))
+        words.setdefault(key, {}).setdefault(f.name.split()[0], f.sample.seconds)
+    if not any(len(set(w.values())) > 1 for w in words.values()):
+        return
+    for f in figures:
+        if f.name.split():
+            f.conditions = f.conditions | {"setup": f.name.split()[0]}
+
+
+def _add_groups(draft: Draft, figures: Sequence[_Figure]) -> None:
+    groups: dict[tuple[tuple[str, str], ...], list[_Figure]] = {}
+    for f in figures:
+        groups.setdefault(tuple(sorted(f.conditions.items())), []).append(f)
+    for key, members in groups.items():
+        label = ", ".join(f"{k} {v}" if k == "p2p" else v for k, v in key if k != "operation")
+        draft.add(
+            label or "table",
+            [f.sample for f in members if f.sample is not None],
+            conditions=dict(key),
+            readings=[f.reading for f in members if f.reading is not None],
+        )
+
+
+def _prefer(draft: Draft) -> None:
+    """A fit uses writes, peer access, and of several machines the one with the most figures."""
+    for key, wanted in (("p2p", "on"), ("operation", "write")):
+        having = {
+            _machine(g) for g in draft.groups if g.default and g.conditions.get(key) == wanted
+        }
+        draft.leave_out(partial(_differs, key=key, wanted=wanted, on=having))
+    sizes: Counter[tuple[tuple[str, str], ...]] = Counter()
+    for g in draft.groups:
+        sizes[_machine(g)] += len(g.measurements.samples) * g.default
+    best = max(sizes, key=lambda machine: sizes[machine])
+    draft.leave_out(lambda g: _machine(g) != best)
+    others = [_words(m) for m in sizes if m != best]
+    if others:
+        draft.note(f"{_words(best)} is used, with the most figures; not {', '.join(others)}")
+
+
+def _machine(group: Group) -> tuple[tuple[str, str], ...]:
+    """What tells a group's machine, or the state it was in, from others."""
+    return tuple(sorted((k, v) for k, v in group.conditions.items() if k in IDENTITIES))
+
+
+def _words(machine: tuple[tuple[str, str], ...]) -> str:
+    return " ".join(f"{k} {one_line(v)}" for k, v in machine) or "the rest"
+
+
+def _differs(
+    group: Group, *, key: str, wanted: str, on: Collection[tuple[tuple[str, str], ...]]
+) -> bool:
+    return _machine(group) in on and group.conditions.get(key, wanted) != wanted
+
+
+RATE_TABLE: Final = Importer(
+    name="rate-table",
+    title=TITLE,
+    looks_like=looks_like_rate_table,
+    parse=parse_rate_table,
+)
+"""The importer that the registry lists."""

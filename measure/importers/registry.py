@@ -1,0 +1,91 @@
+"""All importers, and which of them a text is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from topocal.measure.importers.bandwidth_test import BANDWIDTH_TEST
+from topocal.measure.importers.comm_scope import COMM_SCOPE
+from topocal.measure.importers.deepspeed_links import DEEPSPEED_LINKS
+from topocal.measure.importers.imported import Imported
+from topocal.measure.importers.importer import Importer
+from topocal.measure.importers.nccl_tests import NCCL_TESTS
+from topocal.measure.importers.nvbandwidth import NVBANDWIDTH
+from topocal.measure.importers.p2p_bandwidth import P2P_BANDWIDTH
+from topocal.measure.importers.pair_table import PAIR_TABLE
+from topocal.measure.importers.rate_table import RATE_TABLE
+from topocal.measure.importers.rocm_bandwidth import ROCM_BANDWIDTH
+from topocal.measure.importers.shift_rates import SHIFT_RATES
+from topocal.measure.importers.superbench_copy import SUPERBENCH_COPY
+from topocal.measure.importers.taccl import TACCL
+from topocal.measure.importers.transferbench import TRANSFERBENCH_P2P
+from topocal.topo.errors import FormatError, InputError, Where, one_line
+from topocal.topo.readers.reader import read_text
+
+__all__ = ["IMPORTERS", "import_any", "import_file", "sniff", "sniff_or_none"]
+
+IMPORTERS: tuple[Importer, ...] = (
+    P2P_BANDWIDTH,
+    NVBANDWIDTH,
+    NCCL_TESTS,
+    TRANSFERBENCH_P2P,
+    ROCM_BANDWIDTH,
+    BANDWIDTH_TEST,
+    SUPERBENCH_COPY,
+    COMM_SCOPE,
+    TACCL,
+    DEEPSPEED_LINKS,
+    SHIFT_RATES,
+    RATE_TABLE,
+    PAIR_TABLE,
+)
+"""In the order they are asked: the most particular first."""
+
+
+def sniff_or_none(text: str) -> Importer | None:
+    """The importer for a text, by its content; ``None`` when there is none."""
+    return next((i for i in IMPORTERS if i.looks_like(text)), None)
+
+
+def sniff(text: str, *, file: str) -> Importer:
+    """The importer for a text, by its content.
+
+    Raises
+    ------
+    FormatError
+        When no importer knows it.
+    """
+    found = sniff_or_none(text)
+    if found is not None:
+        return found
+    raise FormatError(
+        f"is no measurement of a known kind (begins with {one_line(text[:60])!r})",
+        where=Where(file=file),
+        remedy="name its kind, one of " + ", ".join(i.name for i in IMPORTERS),
+    )
+
+
+def import_any(text: str, *, file: str, kind: str | None = None) -> Imported:
+    """Read a text with the importer called ``kind``, or the one that its content names.
+
+    Raises
+    ------
+    InputError
+        When there is no such kind, or a figure in the text is not possible.
+    FormatError
+        When the text is of no known kind, or damaged.
+    """
+    if kind is None:
+        return sniff(text, file=file).parse(text, file=file)
+    for importer in IMPORTERS:
+        if importer.name == kind:
+            return importer.parse(text, file=file)
+    raise InputError(
+        f"unknown kind {one_line(kind)!r}",
+        remedy="use one of " + ", ".join(i.name for i in IMPORTERS),
+    )
+
+
+def import_file(path: str | Path, *, kind: str | None = None) -> Imported:
+    """Read a file; as :func:`import_any`."""
+    return import_any(read_text(path), file=str(path), kind=kind)

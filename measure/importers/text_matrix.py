@@ -1,0 +1,217 @@
+"""Tables of figures by device and device, as tools print them.
+
+A header names the columns (bare numbers, ``GPU 0``, ``CPU 01``), each row begins with a
+device of its own.  Cells are numbers or stand for "not measured": ``N/A``, dashes of any
+length, ``X``.  Pastes cut such tables anywhere; what is whole is kept and the rest named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from topocal.measure.importers.figures import to_number
+from topocal.topo.errors import FormatError, Where
+
+__all__ = ["MAX_COLUMNS", "Matrix", "MatrixRow", "device_name", "header_names", "read_matrix"]
+
+MAX_COLUMNS: Final = 1024
+"""More devices than any tool measures in one table."""
+
+_NOT_MEASURED: Final = frozenset(
+    {"n/a", "na", "nan", "-nan", "x", "*", "-", "--", "---", "\u2010", "\u2011", "\u2013", "\u2014",
+     "\u2015", "\u2212"}
+)  # fmt: skip
+_DEVICE: Final = re.compile(r"(GPU|CPU|Device)[ \t]{0,8}([0-9]{1,4})(?![0-9.])", re.IGNORECASE)
+_LABEL: Final = re.compile(
+    r"[ \t]{0,200}(?:(GPU|CPU|Device)[ \t]{0,8})?([0-9]{1,4})(?![0-9.:])"
+    r"(?:[ \t]{0,8}(<->|->|<-|min|max|sd))?(?=[ \t]|$)",
+    re.IGNORECASE,
+)
+_CORNER: Final = re.compile(r"[A-Za-z][A-Za-z+]{0,15}(?:[\\/][A-Za-z+]{1,16})?")
+
+
+@dataclass(slots=True, kw_only=True)
+class MatrixRow:
+    """One row.
+
+    Attributes
+    ----------
+    name
+        As the columns are named; ``arrow`` is what stood behind it.
+    cells
+        ``None`` where not measured; as many as there are columns.
+    line
+        Number of the line.
+    """
+
+    name: str
+    arrow: str
+    cells: list[float | None]
+    line: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Matrix:
+    """One table.
+
+    Attributes
+    ----------
+    columns
+        Names by :func:`device_name`; bare numbers stay bare.
+    rows
+        The whole ones.
+    line
+        Number of the header's line.
+    cut
+        ``(line, row, cells, of)`` of a row that is cut.
+    cut_figure
+        Line whose last figure is cut.
+    """
+
+    columns: list[str]
+    line: int
+    rows: list[MatrixRow] = field(default_factory=list)
+    cut: tuple[int, str, int, int] | None = None
+    cut_figure: int | None = None
+
+    def missing_rows(self) -> list[str]:
+        """Columns of a square table that have no whole row."""
+        present = {row.name for row in self.rows}
+        return [name for name in self.columns if name not in present]
+
+    def damage(self, what: str) -> list[str]:
+        """Sentences on what is not whole, for a user."""
+        found = []
+        if self.cut is not None:
+            line, row, cells, of = self.cut
+            found.append(
+                f"line {line}: row {row} of {what} is cut after {cells} of {of} figures: "
+                "it is left out"
+            )
+        if self.cut_figure is not None:
+            found.append(
+                f"line {self.cut_figure}: the last figure of {what} is cut: it is left out"
+            )
+        missing = [m for m in self.missing_rows() if self.cut is None or m != self.cut[1]]
+        if missing:
+            shown = ", ".join(missing[:8]) + (", …" if len(missing) > 8 else "")
+            found.append(f"{what} has no row {shown}")
+        return found
+
+
+def device_name(kind: str | None, number: str) -> str:
+    """``gpu3`` or ``cpu0`` from a tool's word and number; a bare number stays one.
+
+    >>> device_name("GPU", "03"), device_name(None, "3")
+    ('gpu3', '3')
+    """
+    bare = str(int(number))
+    if kind is None:
+        return bare
+    return f"{'cpu' if kind.lower() == 'cpu' else 'gpu'}{bare}"
+
+
+def header_names(line: str) -> list[str] | None:
+    """The names of the columns, when a line is a header; ``None`` when it is none.
+
+    >>> header_names("   D\\\\D     0      1"), header_names("  GPU 0  GPU10")
+    (['0', '1'], ['gpu0', 'gpu10'])
+    >>> header_names(" SRC+EXE\\\\DST  CPU 00   GPU 00"), header_names("     0  1.5")
+    (['cpu0', 'gpu0'], None)
+    """
+    words = line.split()
+    if not words:
+        return None
+    bare = words[1:] if _CORNER.fullmatch(words[0]) else words
+    if bare and all(w.isascii() and w.isdecimal() and len(w) <= 4 for w in bare):
+        names = [str(int(w)) for w in bare]
+    else:
+        found = _DEVICE.findall(line)
+        rest = _DEVICE.sub(" ", line).split()
+        if not found or len(rest) > 1 or (rest and _CORNER.fullmatch(rest[0]) is None):
+            return None
+        names = [device_name(kind, number) for kind, number in found]
+    return names if len(set(names)) == len(names) else None
+
+
+def read_matrix(
+    lines: Sequence[str], at: int, *, file: str, row_kind: str | None = None
+) -> tuple[Matrix, int] | None:
+    """The table whose header is line ``at`` (from 0), and the line after its last row.
+
+    Parameters
+    ----------
+    row_kind
+        What the rows are where they are not the same devices as the columns; such a row
+        needs no column of its name.
+
+    Raises
+    ------
+    FormatError
+        When it has more columns than any tool prints.
+    """
+    names = header_names(lines[at])
+    if names is None:
+        return None
+    if len(names) > MAX_COLUMNS:
+        raise FormatError(
+            f"has a table of {len(names)} columns",
+            where=Where(file=file, line=at + 1),
+            remedy=f"give a table of {MAX_COLUMNS} devices at most",
+        )
+    matrix = Matrix(columns=names, line=at + 1)
+    known, seen = set(names), set[tuple[str, str]]()
+    here = at + 1
+    end = here
+    decimals = 0
+    while here < len(lines):
+        line = lines[here]
+        if not line.strip():
+            here += 1
+            continue
+        match = _LABEL.match(line)
+        if match is None:
+            break
+        name, arrow = device_name(match[1], match[2]), (match[3] or "").lower()
+        words = line[match.end() :].split()
+        if (row_kind is None and name not in known) or (name, arrow) in seen:
+            break
+        cells = _cells(words, len(names))
+        if cells is None:
+            break
+        here += 1
+        end = here
+        last_of_text = len(lines) - here <= 2 and not any(s.strip() for s in lines[here:])
+        if len(cells) < len(names):
+            matrix.cut = (here, name, len(cells), len(names))
+            break
+        if last_of_text and _is_cut(words[-1], decimals):
+            cells[-1] = None
+            matrix.cut_figure = here
+        decimals = max(decimals, *(len(w.partition(".")[2]) for w in words))
+        seen.add((name, arrow))
+        matrix.rows.append(MatrixRow(name=name, arrow=arrow, cells=cells, line=here))
+    return matrix, end
+
+
+def _cells(words: list[str], columns: int) -> list[float | None] | None:
+    """The figures of a row; ``None`` when it is no row of the table."""
+    if not words or len(words) > columns:
+        return None
+    cells: list[float | None] = []
+    for word in words:
+        value = to_number(word)
+        if value is None and word.lower() not in _NOT_MEASURED:
+            return None
+        cells.append(value)
+    return cells
+
+
+def _is_cut(word: str, decimals: int) -> bool:
+    """Whether the last figure of a text has fewer decimals than the table's others."""
+    return decimals > 0 and to_number(word) is not None and (
+        len(word.partition(".")[2]) < decimals
+    )  # fmt: skip
