@@ -2,7 +2,7 @@
 
 A capacity is *pinned* when some observation cannot be explained by anything else: its
 busy time there exceeds, by three deviations of the noise, what every other resource
-would take were it as slow as all observations allow.  Fitted times are compared, not
+would take were it as slow as all observations allow at 95 %.  Fitted times are compared, not
 measured ones, which would select on noise.  Otherwise the data proves only that it
 is *at least* so much (:mod:`topocal.solve.residuation`).
 """
@@ -77,12 +77,15 @@ def what_is_known(
         fit needed it: what may be there but never had to be is not a reason to doubt.
     """
     bound = upper_bounds(rows)
-    clear, rivals = _evidence(rows, result, active, np.where(supposed & ~active, -np.inf, bound))
+    noise = _largest_sigma(rows, len(bound))
+    # Many observations bound a resource, and the lowest is the luckiest: Bonferroni.
+    tail = (1 - CONFIDENCE) / (2 * np.maximum(1, rows.crowd))
+    limit = bound - ndtri(tail) * noise
+    clear, rivals = _evidence(rows, result, active, np.where(supposed & ~active, -np.inf, limit))
     error, kappa_error = _standard_errors(rows, result, active)
     side = dict(zip(rows.shared.resource.tolist(), rows.shared.side.tolist(), strict=True))
     level = float(ndtri(0.5 + CONFIDENCE / 2))
     known: list[Knowledge] = []
-    noise = _largest_sigma(rows, len(bound))
     for r in range(len(bound)):
         x = float(result.x[r])
         one = float(kappa_error[side[r]]) if r in side else float(error[r])
@@ -93,9 +96,7 @@ def what_is_known(
             status = Status.ASSUMED if is_nominal[r] else Status.UNKNOWN
             known.append(Knowledge(status, x if is_nominal[r] else -math.inf, x))
         else:
-            # Many observations bound it, and the lowest is the luckiest: Bonferroni.
-            tail = (1 - CONFIDENCE) / (2 * max(1, rows.crowd[r]))
-            high = float(bound[r] if math.isfinite(bound[r]) else x) - float(ndtri(tail)) * noise[r]
+            high = float(limit[r]) if math.isfinite(limit[r]) else x
             status = Status.CONFOUNDED if rivals.get(r) else Status.BOUNDED
             others = tuple(sorted(rivals.get(r, ())))
             known.append(Knowledge(status, -math.inf, high, confounded_with=others))
@@ -120,7 +121,7 @@ def _standard_errors(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Of each fitted x, shape (R,), and of both log kappa, from the curvature of the cost;
     infinite where nothing bends it."""
-    cost = Cost(rows, active & np.isfinite(upper_bounds(rows)), result.x)
+    cost = Cost(rows, active & np.isfinite(upper_bounds(rows)), np.full(len(active), np.nan))
     n = len(cost.columns)
     slopes, predicted = soft_slopes(cost, np.where(active, result.x, -np.inf), result.log_kappa, 0)
     carried = np.isfinite(predicted)

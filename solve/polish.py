@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve.convex import solve_convex
-from topocal.solve.estimate import HUBER, PRIOR, Cost, Estimate, predict_log_seconds, soft_slopes
+from topocal.solve.estimate import HUBER, Cost, Estimate, predict_log_seconds, soft_slopes
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows
 
@@ -40,8 +40,7 @@ def polish(
     """
     bound = upper_bounds(rows)
     fitted = np.isfinite(bound) & active
-    first = np.where(np.isfinite(prior), np.minimum(prior, bound), bound)
-    cost = Cost(rows, fitted, first)
+    cost = Cost(rows, fitted, prior)
     x, log_kappa = np.where(fitted, found.x, -np.inf), found.log_kappa
     best = cost(x, log_kappa)
     for _ in range(MOST_STEPS if fitted.any() else 0):
@@ -92,7 +91,8 @@ def _convex_step(
     lacking = (rows.log_seconds[carried] - predicted[carried]) / rows.sigma[carried]
     tangent = cp.multiply(scale[carried], slope[carried] @ step)
     constraints.append(lacking - tangent <= under[carried])
-    pull = PRIOR * cp.norm1(step[:n] + (x[cost.columns] - cost.pull_to) / unit)
+    away = step[:n] + (x[cost.columns] - cost.pull_to) / unit
+    pull = cp.norm1(cp.multiply(cost.pull, away))
     # Only one of over and under is positive at an optimum, so one Huber serves both.
     problem = cp.Problem(cp.Minimize(cp.sum(cp.huber(over + under, HUBER)) + pull), constraints)
     solve_convex(problem, "capacities")
