@@ -17,6 +17,7 @@ from topocal.commands.demo import demo
 from topocal.commands.discover import discover
 from topocal.commands.fit import fit
 from topocal.commands.gather import gather
+from topocal.commands.plan import plan
 from topocal.commands.predict import predict
 from topocal.commands.read import read
 from topocal.commands.show import show
@@ -55,6 +56,7 @@ app.command(name="discover")(discover)
 app.command(name="gather")(gather)
 app.command(name="read")(read)
 app.command(name="show")(show)
+app.command(name="plan")(plan)
 app.command(name="fit")(fit)
 app.command(name="predict")(predict)
 app.command(name="demo")(demo)

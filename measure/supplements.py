@@ -1,0 +1,173 @@
+"""Patterns about what no topology says.
+
+sharing
+    Whether an endpoint serves the flows of a fan at once or one after another: by turns a
+    fan takes the sum of what its flows take alone, by capacities the time of its busiest
+    resource, which may be one that no topology shows.  Two fans at each end tell.  That of
+    the two fastest partners says how slow such a hidden capacity can be: if they take turns,
+    it looks as if it took half of their times alone per flow.  The second is the set that
+    maximises the time by turns over the time by capacities, that one included.  Where all
+    partners are equally fast no set tells, and there is no second fan.
+alone
+    What one flow reaches.  Some machines give a lone flow less than they give several
+    flows together, which no sum of loads explains.
+
+Whether both directions of a connection are independent is the third such thing
+(:mod:`topocal.measure.opposed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topocal.measure import design_kernel
+
+if TYPE_CHECKING:
+    from topocal.measure.pinning import Search
+
+__all__ = ["Alone", "Contrast", "contrasts", "lone_flows"]
+
+_HARDLY: Final = 1.05
+"""A fan that differs by less than 5 % tells nothing, and is left out."""
+
+_WIDEST: Final = 8
+
+_EACH_SENDS: Final = 16
+"""Up to so many endpoints each one sends alone on each side of its socket; of more, each is at
+one end of a lone flow there."""
+
+_SENDING_BY_TURNS: Final = 4
+"""Of more endpoints than that, every so manieth gets the second fan out: receivers that serve
+one flow at a time are published, senders that do are not."""
+
+_SAME: Final = 1e-9
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A fan at an endpoint, and how much longer it takes by turns than by capacities.
+
+    The fan of the fastest two has no ratio: it is what others are compared with.
+    """
+
+    endpoint: int
+    receives: bool
+    rows: tuple[int, ...]
+    ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """One flow, from inside a socket or out of it."""
+
+    row: int
+    is_far: bool
+
+
+def contrasts(search: Search, endpoints: Iterable[int]) -> Iterator[Contrast]:
+    """One or two fans into each endpoint, and out of it."""
+    c = search.crossings
+    for endpoint in endpoints:
+        for receives in (True, False):
+            rows = c.receiving(endpoint) if receives else c.sending(endpoint)
+            if len(rows) < 2:
+                continue
+            first = _fastest_two(search, rows)
+            search.take(first)
+            yield Contrast(endpoint, receives, first, None)
+            if len(c.endpoints) > _EACH_SENDS and not receives and endpoint % _SENDING_BY_TURNS:
+                continue
+            second, ratio = _most_telling(search, rows, first)
+            if ratio >= _HARDLY:
+                search.take(second)
+                yield Contrast(endpoint, receives, second, ratio)
+
+
+def _fastest_two(search: Search, rows: Ints) -> tuple[int, int]:
+    c = search.crossings
+    solo = c.solo_s[rows]
+    order = np.sort(solo)
+    uses = search.used[c.source[rows]] + search.used[c.destination[rows]]
+    fastest = np.flatnonzero(solo <= order[0] * (1 + _SAME))
+    first = int(rows[fastest[np.argmin(uses[fastest])]])
+    rest = rows[(solo <= order[1] * (1 + _SAME)) & (rows != first)]
+    second = design_kernel.second_of_two(
+        first,
+        rest,
+        c.indptr,
+        c.indices,
+        c.cost_s,
+        c.law,
+        c.source,
+        c.destination,
+        search.used,
+        search.load,
+        search.count,
+    )
+    return first, int(second)
+
+
+def _most_telling(
+    search: Search, rows: Ints, fastest: tuple[int, int]
+) -> tuple[tuple[int, ...], float]:
+    """The set that tells most, and its ratio."""
+    c = search.crossings
+    solo = c.solo_s[rows]
+    slowest = rows[solo >= solo.max() * (1 - _SAME)]
+    uses = search.used[c.source[slowest]] + search.used[c.destination[slowest]]
+    hidden = float(c.solo_s[list(fastest)].mean())
+    chosen = np.empty(_WIDEST, dtype=np.int32)
+    best: tuple[int, ...] = ()
+    best_ratio = 0.0
+    for first in (fastest[0], int(slowest[np.argmin(uses)])):
+        n, ratio = design_kernel.grow_contrast(
+            first,
+            rows,
+            _WIDEST,
+            hidden,
+            c.indptr,
+            c.indices,
+            c.cost_s,
+            c.law,
+            c.solo_s,
+            c.source,
+            c.destination,
+            search.used,
+            search.load,
+            search.count,
+            chosen,
+        )
+        if ratio > best_ratio * (1 + _SAME):
+            best, best_ratio = tuple(chosen[:n].tolist()), float(ratio)
+    return best, best_ratio
+
+
+def lone_flows(search: Search, wanted: Iterable[int] = ()) -> Iterator[Alone]:
+    """Flows alone, inside each endpoint's socket and out of it; rather those ``wanted`` anyway."""
+    c = search.crossings
+    n = len(c.endpoints)
+    preferred = np.zeros(c.pairs, dtype=np.bool_)
+    preferred[list(wanted)] = True
+    for is_far in (False, True):
+        sends, receives = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        for endpoint in range(n):
+            if n > _EACH_SENDS and sends[endpoint] + receives[endpoint]:
+                continue
+            rows = c.sending(endpoint)
+            rows = rows[c.is_far[rows] == is_far]
+            if not len(rows):
+                continue
+            to = c.destination[rows]
+            met = receives[to] if n <= _EACH_SENDS else receives[to] + sends[to]
+            row = int(rows[np.lexsort((met, ~preferred[rows]))[0]])
+            sends[endpoint] += 1
+            receives[c.destination[row]] += 1
+            search.take((row,))
+            yield Alone(row, is_far)
