@@ -128,7 +128,12 @@ class RunDecoder:
                 self._fail(f"has scenario {number} of a pattern that is not listed")
             entry = self._entry.patterns[scenario.pattern]
             sizes = self._per_flow(number, "size_bytes", scenario.size_bytes, len(entry.flows))
-            starts = self._per_flow(number, "start_s", scenario.start_s or 0.0, len(entry.flows))
+            starts = self._per_flow(
+                number,
+                "start_s",
+                0.0 if scenario.start_s is None else scenario.start_s,
+                len(entry.flows),
+            )
             flows = tuple(
                 self._flow(s, d, size, start)
                 for (s, d), size, start in zip(entry.flows, sizes, starts, strict=True)

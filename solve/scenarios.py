@@ -35,6 +35,9 @@ __all__ = ["LeftOut", "Scenario", "build_scenarios"]
 MOST_SIZES: Final = 256
 """More sizes than this are averaged in bins of neighbours before lines are fitted."""
 
+_SMALLEST: Final = float(np.finfo(float).tiny)
+_LARGEST: Final = float(np.finfo(float).max)
+
 Floats = NDArray[np.float64]
 
 
@@ -144,16 +147,17 @@ def build_scenarios(measurements: Measurements) -> tuple[Scenario, ...]:
     unsized = ~np.array([s.size_known for s in samples]) & (scale > 0)
     unit = np.where(unsized, scale, 1.0)
     size = np.where(unsized, 1.0, scale)
-    points = pool_repeats(groups.of_sample, size, _in_range(seconds / unit))
+    points = pool_repeats(groups.of_sample, size, _per_unit(seconds, unit))
     fits = _Fits(points)
     flows = _flow_slopes(groups, samples, points, size, unit)
     left_out = _left_out(groups, samples, points)
     return tuple(_scenarios(groups, samples, points, fits, flows, left_out))
 
 
-def _in_range(seconds: Floats) -> Floats:
-    """Away from zero, whose logarithm is none."""
-    return np.maximum(seconds, np.finfo(float).tiny)
+def _per_unit(seconds: Floats, unit: Floats) -> Floats:
+    """Quotients, kept where they have a logarithm."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.clip(seconds / unit, _SMALLEST, _LARGEST)
 
 
 class _Fits:
@@ -220,7 +224,7 @@ def _flow_slopes(
         return none
     flow = begin[groups.of_sample[owner]] + place
     timed_flows, compact = np.unique(flow, return_inverse=True)
-    fits = _Fits(pool_repeats(compact, size[owner], _in_range(finish / unit[owner])))
+    fits = _Fits(pool_repeats(compact, size[owner], _per_unit(finish, unit[owner])))
     slopes = np.full(begin[-1], np.nan)
     slopes[timed_flows] = np.where(fits.slope > 0, fits.slope, np.nan)
     for group in np.unique(groups.of_sample[owner]).tolist():

@@ -197,8 +197,8 @@ def _partition(
     parameters = 3.0 * np.arange(1, MOST_SEGMENTS + 1) - 1.0
     spread = np.ones((b, 1))
     if not known:
-        richest = np.nanmin(np.where(np.isfinite(costs), costs, np.nan), axis=1, keepdims=True)
-        spread = np.fmax(richest / max(n - parameters[-1], 1.0), 1.0)
+        richest = costs.min(axis=1, keepdims=True) / max(n - parameters[-1], 1.0)
+        spread = np.where(np.isfinite(richest), np.maximum(richest, 1.0), 1.0)
     score = costs / spread + parameters * np.log(n)
     best = np.argmin(score, axis=1)
     first = np.full((b, MOST_SEGMENTS), n, dtype=np.int64)
