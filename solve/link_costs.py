@@ -7,7 +7,6 @@ usual tables, and to compare them with what a model of resources says.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -169,6 +168,12 @@ def _ratio(above: float, below: float) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return low + (high - low) / 2  # a sum may be out of range
+
+
 def _rate(value_Bps: float | None) -> float | None:
     return value_Bps if value_Bps is not None and math.isfinite(value_Bps) else None
 
@@ -189,7 +194,7 @@ def _pooled(scenarios: Sequence[Scenario]) -> Entry:
     slopes = [s.seconds_per_byte for s in scenarios if s.seconds_per_byte is not None]
     alphas = [s.alpha_s for s in scenarios if s.alpha_s is not None]
     return {
-        "alpha_s": statistics.median(alphas) if alphas else None,
+        "alpha_s": _median(alphas) if alphas else None,
         **_slopes(slopes),
         "scenarios": len(scenarios),
         "samples": sum(s.samples for s in scenarios),
@@ -200,7 +205,7 @@ def _slopes(slopes: Sequence[float]) -> Entry:
     if not slopes:
         empty = ("seconds_per_byte", "bandwidth_Bps", "slowest_Bps", "fastest_Bps")
         return dict.fromkeys(empty)
-    middle = statistics.median(slopes)
+    middle = _median(slopes)
     return {
         "seconds_per_byte": middle,
         "bandwidth_Bps": _ratio(1.0, middle),
@@ -237,7 +242,7 @@ def _relays(scenarios: Iterable[Scenario], hosts: dict[str, str]) -> list[Entry]
         {
             "receive_path": receive,
             "send_path": send,
-            "alpha_s": statistics.median(alphas[key]) if key in alphas else None,
+            "alpha_s": _median(alphas[key]) if key in alphas else None,
             **_slopes(slopes[key]),
             "processes": len(slopes[key]),
         }
