@@ -21,7 +21,7 @@ from topocal.solve.observe import Observed, observe
 from topocal.solve.rows import Observation
 from topocal.solve.sharing import Fit, SharingVerdict, fit_sharing, nominal_prior
 from topocal.solve.status import Status
-from topocal.topo.errors import InputError
+from topocal.topo.errors import InputError, one_line
 from topocal.topo.resource import Resource, Sharing
 from topocal.topo.topology import Topology
 
@@ -46,6 +46,14 @@ def fit(measurements: Measurements, topology: Topology | None = None) -> Model:
     """
     if not measurements.samples:
         raise InputError("no measurements", remedy="give at least one pair")
+    for sample in measurements.samples:
+        if not 0 < sample.seconds < math.inf:
+            raise InputError(
+                f"a sample of {one_line(sample.name)} took {sample.seconds} s",
+                where=sample.where,
+                remedy="leave it out",
+                about=sample,
+            )
     if topology is None:
         topology = infer_topology(measurements)
     else:

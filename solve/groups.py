@@ -92,6 +92,8 @@ def _log_rates(measurements: Measurements) -> NDArray[np.float64]:
     position = {name: k for k, name in enumerate(measurements.endpoints)}
     found: dict[tuple[int, int], list[float]] = {}
     for sample in measurements.pairs:
+        if not sample.pattern.total_bytes > 0:
+            continue
         source, destination = sample.pattern.pairs[0]
         key = (position[source], position[destination])
         found.setdefault(key, []).append(sample.throughput_Bps)
