@@ -10,26 +10,38 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+import numpy as np
+
+from topocal.topo.agreement import processors_agree, same_value
+from topocal.topo.distances import compare_distances
 from topocal.topo.match import Match
 from topocal.topo.readers.pci import bus_id_key, normal_bus_id
-from topocal.topo.resource import NodeKind
+from topocal.topo.resource import NodeKind, PathClass
 from topocal.topo.topology import natural_key
 from topocal.topo.view import View, uplink_text
 
 __all__ = ["Contradiction", "between", "within"]
 
 _SHOWN: Final = 3
-_TOLERANCE: Final = 0.01
-_MOST_ENDPOINTS: Final = 1_000
-"""Pairs are compared up to so many devices: beyond, a table of them is too large."""
+_NOT_COMPARED: Final = frozenset(
+    (
+        *("kind", "label", "bus_id", "bus", "path", "host", "names", "net_names"),
+        *("rank", "card", "tile", "numa_nodes", "count"),
+    )
+)
+"""Attributes that readers make up, that depend on the run, or that have a rule of their own."""
 
-_SAME_DISTANCE: Final = {"NODE": "PHB", "P2C": "PHB", "XGMI": "NVL"}
-"""Words of different tools for one thing: NCCL knows no NODE and calls it PHB."""
-
-_NOT_OF_THE_TREE: Final = frozenset({"NVL", "NVB", "C2C", "PXN", "NET", "LOC", "DIS"})
-"""Classes that say nothing about the PCIe tree, which the other file may show alone."""
+_WORDS: Final = {
+    "index": ("numbers", "the files number devices differently"),
+    "numa": ("NUMA nodes", "the files put devices on different NUMA nodes"),
+    "model": ("models", "the files name different models"),
+    "device": ("PCI device ids", "the files give different ones"),
+    "network_Bps": ("network speed", "the files give different bytes per second"),
+    "cpu_list": ("processors", "the files give NUMA nodes different ones"),
+}
+"""What messages call an attribute; others go by their names."""
 
 _PREDICTABLE: Final = re.compile(
     r"(?:rdmap|rocep|ibp|enp|wlp|roceP[0-9]+p|ibP[0-9]+p|enP[0-9]+p)([0-9]+)s[0-9]"
@@ -80,7 +92,7 @@ def _trained_low(view: View) -> Iterator[Contradiction]:
         if low:
             could = {"generation": best[0] or now[0], "width": best[1] or now[1]}
             yield Contradiction(
-                about=node,
+                about=view.called(node),
                 what=f"the link above is trained below its capability in {' and '.join(low)}"
                 + (" (an idle GPU may save power: read it under load)" if "speed" in low else ""),
                 evidence=(f"runs {uplink_text(link)}", f"could run {uplink_text(could)}"),
@@ -102,12 +114,12 @@ def _narrow_bridges(view: View) -> Iterator[Contradiction]:
         own = view.uplink.get(bridge, {}).get("width")
         if isinstance(own, int) and own < width:
             yield Contradiction(
-                about=bridge,
+                about=view.called(bridge),
                 what=f"a link of {own} lanes above a card of {width}: badly trained, or not the "
                 "way that data takes",
                 evidence=(
-                    f"{bridge}: {uplink_text(view.uplink[bridge])}",
-                    f"{card}: {uplink_text(view.uplink[card])}",
+                    f"{view.called(bridge)}: {uplink_text(view.uplink[bridge])}",
+                    f"{view.called(card)}: {uplink_text(view.uplink[card])}",
                 ),
             )
 
@@ -118,7 +130,7 @@ def _gpu_order(view: View) -> Iterator[Contradiction]:
         index, bus_id = view.get(gpu, "index"), view.get(gpu, "bus_id")
         if isinstance(index, int) and isinstance(bus_id, str) and normal_bus_id(bus_id) == bus_id:
             host = str(view.get(gpu, "host") or "")
-            numbered.append((host, index, (host, bus_id_key(bus_id)), bus_id, gpu))
+            numbered.append((host, index, (host, bus_id_key(bus_id)), bus_id, view.called(gpu)))
     numbered.sort()
     by_address = sorted(numbered, key=lambda entry: entry[2])
     moved = [a for a, b in zip(numbered, by_address, strict=True) if a is not b]
@@ -154,6 +166,7 @@ def between(first: View, second: View, match: Match) -> Iterator[Contradiction]:
     """What two files about one machine say against each other."""
     yield from _roles(first, second)
     yield from _devices(first, second, match)
+    yield from _switches(first, second, match)
     yield from _attributes(first, second, match)
     yield from _uplinks(first, second, match)
     yield from _fabric(first, second, match)
@@ -179,30 +192,36 @@ def _roles(first: View, second: View) -> Iterator[Contradiction]:
 
 
 def _devices(first: View, second: View, match: Match) -> Iterator[Contradiction]:
+    """Devices that moved; and devices of either file that the other lacks.
+
+    A file that lists fewer is no contradiction: ``lspci -s`` and a job that sees
+    some of the GPUs do that.
+    """
     moved = []
     for a, b in match.endpoints.items():
         here, there = first.get(a, "bus_id"), second.get(b, "bus_id")
         if here is not None and there is not None and here != there:
-            moved.append(f"{a} is {here} in {first.name} and {there} in {second.name}")
+            moved.append(
+                f"{first.called(a)} is {here} in {first.name} and {there} in {second.name}"
+            )
     if moved:
         yield Contradiction(
             about="PCI addresses", what="devices have different addresses", evidence=tuple(moved)
         )
     for kind, word in ((NodeKind.GPU, "GPUs"), (NodeKind.NIC, "NICs")):
-        counts = [len(view.of_kind(kind)) for view in (first, second)]
         alone = []
         for view, nodes in ((first, match.only_first), (second, match.only_second)):
             these = [_described(view, n) for n in nodes if view.graph.nodes[n]["kind"] is kind]
             if these:
                 alone.append(f"only in {view.name}: {_some(these)}")
-        if all(counts) and alone:
+        if len(alone) > 1:
+            counts = [len(view.of_kind(kind)) for view in (first, second)]
             yield Contradiction(
                 about=word,
                 what=f"the files list different {word}: {counts[0]} in {first.name}, "
                 f"{counts[1]} in {second.name}",
                 evidence=tuple(alone),
             )
-    yield from _switches(first, second, match)
 
 
 def _switches(first: View, second: View, match: Match) -> Iterator[Contradiction]:
@@ -217,7 +236,9 @@ def _switches(first: View, second: View, match: Match) -> Iterator[Contradiction
             continue
         host = str(first.get(a, "host") or "")
         if (host, here) not in second.by_bus and (host, there) not in first.by_bus:
-            odd.append(f"{a}: below {here} in {first.name}, below {there} in {second.name}")
+            odd.append(
+                f"{first.called(a)}: below {here} in {first.name}, below {there} in {second.name}"
+            )
     if odd:
         yield Contradiction(
             about="PCIe switches",
@@ -227,21 +248,29 @@ def _switches(first: View, second: View, match: Match) -> Iterator[Contradiction
 
 
 def _attributes(first: View, second: View, match: Match) -> Iterator[Contradiction]:
-    for attribute, about, what in (
-        ("index", "numbers", "the files number devices differently"),
-        ("numa", "NUMA nodes", "the files put devices on different NUMA nodes"),
-        ("model", "models", "the files name different models"),
-        ("device", "PCI device ids", "the files give different ones"),
-        ("network_Bps", "network speed", "the files give different bytes per second"),
-        ("cpu_list", "processors", "the files give NUMA nodes different ones"),
-    ):
-        odd = []
-        for a, b in match.nodes.items():
-            here, there = first.get(a, attribute), second.get(b, attribute)
-            if here is not None and there is not None and not _same(attribute, here, there):
-                odd.append(f"{a}: {here} in {first.name}, {there} in {second.name}")
-        if odd:
-            yield Contradiction(about=about, what=what, evidence=tuple(odd))
+    odd: dict[str, list[str]] = {attribute: [] for attribute in _WORDS}
+    pairs = match.nodes | match.parts
+    for a, b in pairs.items():
+        mine, theirs = first.graph.nodes[a], second.graph.nodes[b]
+        whole = (first.lists_processors(a), second.lists_processors(b))
+        for attribute, here in mine.items():
+            there = theirs.get(attribute)
+            if here is None or there is None or attribute in _NOT_COMPARED:
+                continue
+            if attribute == "cpu_list" and isinstance(here, str) and isinstance(there, str):
+                agree = processors_agree(here, there, whole=whole)
+            else:
+                agree = same_value(attribute, here, there)
+            if not agree and not (attribute == "index" and a in match.parts):
+                odd.setdefault(attribute, []).append(
+                    f"{first.called(a)}: {here} in {first.name}, {there} in {second.name}"
+                )
+    for attribute, evidence in odd.items():
+        if evidence:
+            about, what = _WORDS.get(
+                attribute, (attribute.replace("_", " "), "the files give different values")
+            )
+            yield Contradiction(about=about, what=what, evidence=tuple(evidence))
 
 
 def _uplinks(first: View, second: View, match: Match) -> Iterator[Contradiction]:
@@ -252,7 +281,8 @@ def _uplinks(first: View, second: View, match: Match) -> Iterator[Contradiction]
         pairs = [(here.get(word), there.get(word)) for word in ("generation", "width")]
         if any(None not in (one, two) and one != two for one, two in pairs):
             odd.append(
-                f"{a}: {uplink_text(here)} in {first.name}, {uplink_text(there)} in {second.name}"
+                f"{first.called(a)}: {uplink_text(here)} in {first.name}, "
+                f"{uplink_text(there)} in {second.name}"
             )
     if odd:
         yield Contradiction(
@@ -266,8 +296,14 @@ def _fabric(first: View, second: View, match: Match) -> Iterator[Contradiction]:
     odd = []
     for a, b in match.endpoints.items():
         here, there = first.fabric_count.get(a), second.fabric_count.get(b)
-        if here is not None and there is not None and here != there:
-            odd.append(f"{a}: {here} in {first.name}, {there} in {second.name}")
+        links, listed = first.get(a, "nvlinks"), second.get(b, "nvlinks")
+        # GPUs may have links to processors besides, which a matrix of GPUs does not show.
+        fewer = (isinstance(listed, int) and here is not None and listed < here) or (
+            isinstance(links, int) and there is not None and links < there
+        )
+        if fewer or (here is not None and there is not None and here != there):
+            one, two = (links if here is None else here), (listed if there is None else there)
+            odd.append(f"{first.called(a)}: {one} in {first.name}, {two} in {second.name}")
     if odd:
         yield Contradiction(
             about="GPU links",
@@ -278,19 +314,14 @@ def _fabric(first: View, second: View, match: Match) -> Iterator[Contradiction]:
 
 def _classes(first: View, second: View, match: Match) -> Iterator[Contradiction]:
     """How far apart the same pairs are, in one file and in the other."""
-    pairs = match.endpoints
-    if not 2 <= len(pairs) <= _MOST_ENDPOINTS:
+    found = compare_distances(first, second, match)
+    if found is None:
         return
-    here = first.path_classes(list(pairs))
-    there = second.path_classes(list(pairs.values()))
     odd: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for pair, stated in here.items():
-        other = there.get(frozenset(pairs[node] for node in pair))
-        if other is None:
-            continue
-        one, two = (_SAME_DISTANCE.get(word, word) for word in (stated, other))
-        if one != two and _comparable(one, first, two, second):
-            odd[stated, other].append("-".join(sorted(pair, key=natural_key)))
+    for i, j in np.argwhere(found.odd):
+        words = (PathClass(found.here[i, j]).name, PathClass(found.there[i, j]).name)
+        pair = sorted((first.called(found.endpoints[k]) for k in (i, j)), key=natural_key)
+        odd[words].append("-".join(pair))
     for (stated, other), names in sorted(odd.items()):
         names.sort(key=natural_key)
         yield Contradiction(
@@ -298,14 +329,6 @@ def _classes(first: View, second: View, match: Match) -> Iterator[Contradiction]
             what=f"{stated} in {first.name}, {other} in {second.name}",
             evidence=tuple(names) if len(names) > 1 else (),
         )
-
-
-def _comparable(one: str, first: View, two: str, second: View) -> bool:
-    """Whether both files speak of the same thing: a file may show the PCIe tree alone."""
-    if one in _NOT_OF_THE_TREE or two in _NOT_OF_THE_TREE:
-        both_show_fabric = bool(first.fabric_links) and bool(second.fabric_links)
-        return "NVL" in (one, two) and both_show_fabric
-    return True
 
 
 def _peer_access(first: View, second: View) -> Iterator[Contradiction]:
@@ -327,14 +350,4 @@ def _some(texts: Sequence[str], *, between: str = ", ") -> str:
 
 def _described(view: View, node: str) -> str:
     bus_id = view.get(node, "bus_id")
-    return node if bus_id is None else f"{node} at {bus_id}"
-
-
-def _same(attribute: str, one: Any, other: Any) -> bool:
-    if attribute == "model" and isinstance(one, str) and isinstance(other, str):
-        # One tool's "H100" is another's "NVIDIA H100 80GB HBM3".
-        a, b = one.casefold(), other.casefold()
-        return a in b or b in a
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= _TOLERANCE * max(abs(one), abs(other))
-    return bool(one == other)
+    return view.called(node) if bus_id is None else f"{view.called(node)} at {bus_id}"

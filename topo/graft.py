@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from topocal.topo.graft_links import fill_links, fill_nvlinks, pair_links, share_links
+from topocal.topo.match import Match
 from topocal.topo.path_class import FABRIC
-from topocal.topo.readers.pci import parse_speed, parse_width
-from topocal.topo.resource import LinkKind, NodeKind, Resource
+from topocal.topo.resource import NodeKind, PathClass, Resource
 from topocal.topo.topology import Topology, natural_key
-from topocal.topo.view import View
+from topocal.topo.view import DEVICES, View
 
 __all__ = ["Graft"]
 
-_NUMBERED = (NodeKind.GPU, NodeKind.NIC)
-_LINK_WORDS = ("generation", "width", "max_generation", "max_width", "count")
+_PAIR_LISTS: Final = ("stated_classes", "no_peer_pairs", "class_overrides")
+_OF_FABRIC: Final = ("NVL", "NVB")
 
 
 class Graft:
@@ -28,88 +32,79 @@ class Graft:
         The topology that grows.
     other
         The one that adds.
-    pairs
-        Nodes of ``base`` to the nodes of ``other`` that are the same thing.
+    match
+        Which nodes are the same thing.
     """
 
-    def __init__(self, base: View, other: View, pairs: dict[str, str]) -> None:
+    def __init__(self, base: View, other: View, match: Match) -> None:
         self._base = base
         self._other = other
-        self._pairs = dict(pairs)
-        self._here = {theirs: ours for ours, theirs in pairs.items()}
+        self._match = match
+        self._pairs = match.nodes
+        self._here = {theirs: ours for ours, theirs in self._pairs.items()}
         self._graph = base.topology.graph.copy()
         self._resources = dict(base.topology.resources)
-        # A resource of one connection has its capacity; one that more share has its own.
-        self._users: dict[str, set[str]] = defaultdict(set)
-        for _, _, key, uses in self._graph.edges(keys=True, data="uses"):
-            for resource, _ in uses:
-                self._users[resource].add(key)
+        self._renamed: dict[str, str] = {}
 
-    def fill_attributes(self, names: Iterable[str]) -> None:
-        """Attributes of matched nodes."""
-        wanted = tuple(names)
+    @property
+    def names(self) -> dict[str, str]:
+        """The other file's nodes, by the names that they have now."""
+        return self._pairs | self._match.parts
+
+    def fill_attributes(self) -> None:
+        """Whatever the other file says of a matched node and this one leaves open."""
         for ours, theirs in self._pairs.items():
-            mine, more = self._graph.nodes[ours], self._other.graph.nodes[theirs]
-            for name in wanted:
-                if mine.get(name) is None and more.get(name) is not None:
-                    mine[name] = more[name]
-            if not mine.get("label") and more.get("label"):
-                mine["label"] = more["label"]
+            self._fill(ours, theirs, ())
+        for part, whole in self._match.parts.items():
+            self._fill(part, whole, ("index", "label"))
+
+    def _fill(self, ours: str, theirs: str, without: Sequence[str]) -> None:
+        mine, more = self._graph.nodes[ours], self._other.graph.nodes[theirs]
+        for name, value in more.items():
+            known = mine.get(name) not in (None, "")
+            if name in ("kind", *without) or value in (None, "") or known:
+                continue
+            unique = name == "index" or (name == "numa" and mine["kind"] is NodeKind.SOCKET)
+            if not (unique and self._taken(name, value, mine["kind"])):
+                mine[name] = value
+
+    def _taken(self, name: str, value: Any, kind: NodeKind) -> bool:
+        return any(
+            data["kind"] is kind and data.get(name) == value
+            for _, data in self._graph.nodes(data=True)
+        )
 
     def fill_links(self) -> None:
-        """Speed, width and nominal capacity of PCIe links, and of links between sockets."""
-        for ours, theirs in self._pairs.items():
-            above, below = self._base.above.get(ours), self._other.above.get(theirs)
-            if above is None or below is None or ours not in self._base.uplink:
-                continue
-            if theirs in self._other.uplink:
-                self._fill_both(above[1], (above[0], ours), below[1], (below[0], theirs))
-        for tail, head, key, data in list(self._graph.edges(keys=True, data=True)):
-            a, b = self._pairs.get(tail), self._pairs.get(head)
-            if data["kind"] is not LinkKind.SMP or a is None or b is None:
-                continue
-            for link, more in (self._other.graph.get_edge_data(a, b) or {}).items():
-                if more["kind"] is LinkKind.SMP:
-                    self._fill(key, (tail, head), link, (a, b))
-                    break
+        """Speed, width and capacity of links that both files show; what they share."""
+        links = pair_links(self._base, self._other, self._pairs)
+        for pair in links:
+            mine, more = self._graph.edges[pair.here], self._other.graph.edges[pair.there]
+            for (ours, _), (theirs, _) in zip(mine["uses"][:1], more["uses"][:1], strict=False):
+                self._renamed.setdefault(theirs, ours)
+        fill_links(self._graph, self._resources, self._other, links)
+        share_links(self._graph, self._resources, self._other, links)
+        for pair in links:
+            mine, more = self._graph.edges[pair.here], self._other.graph.edges[pair.there]
+            added = [(self._copy_resource(r, {}), weight) for r, weight in more["uses"][1:]]
+            known = {resource for resource, _ in mine["uses"]}
+            mine["uses"] += tuple(use for use in added if use[0] not in known)
 
-    def _fill_both(
-        self, link: str, ends: tuple[str, str], other: str, other_ends: tuple[str, str]
-    ) -> None:
-        self._fill(link, ends, other, other_ends)
-        back = self._graph.edges[*ends, link].get("reverse")
-        back_there = self._other.graph.edges[*other_ends, other].get("reverse")
-        if back and back_there:
-            self._fill(back, ends[::-1], back_there, other_ends[::-1])
-
-    def _fill(
-        self, link: str, ends: tuple[str, str], other: str, other_ends: tuple[str, str]
-    ) -> None:
-        if not self._graph.has_edge(*ends, link) or not self._other.graph.has_edge(
-            *other_ends, other
-        ):
+    def add_sockets(self) -> None:
+        """NUMA nodes that only the other file has, with the links to those that both have."""
+        here = self._base.of_kind(NodeKind.SOCKET)
+        known = {self._graph.nodes[node].get("numa") for node in here}
+        if not here or None in known:
             return
-        mine = self._graph.edges[*ends, link]
-        more = self._other.graph.edges[*other_ends, other]
-        known = mine.get("nominal_Bps") is not None
-        # Half of one file and half of another would make a link that neither describes.
-        whole = not known and not _at_odds(mine, more)
-        for word in _LINK_WORDS:
-            fits = whole or word.startswith("max_")
-            if fits and mine.get(word) is None and more.get(word) is not None:
-                mine[word] = more[word]
-        if not whole or more.get("nominal_Bps") is None:
-            return
-        mine["nominal_Bps"] = more["nominal_Bps"]
-        mine.pop("speed_text", None)
-        theirs = self._other.topology.resources
-        source = next((theirs[r].source for r, _ in more["uses"] if theirs[r].source), "")
-        for resource, _ in mine["uses"]:
-            old = self._resources[resource]
-            if old.nominal_Bps is None and len(self._users[resource]) <= 2:
-                self._resources[resource] = replace(
-                    old, nominal_Bps=more["nominal_Bps"], source=old.source or source
-                )
+        for node in self._other.of_kind(NodeKind.SOCKET):
+            numa = self._other.get(node, "numa")
+            if node in self._here or numa is None or numa in known:
+                continue
+            near = [n for n in self._other.graph.successors(node) if n in self._here]
+            near = [n for n in near if self._other.graph.nodes[n]["kind"] is NodeKind.SOCKET]
+            if near:
+                self._copy_node(node)
+                for other in near:
+                    self._copy_links(node, other)
 
     def add_missing_devices(self, kinds: Iterable[NodeKind]) -> None:
         """Endpoints that only the other file has, with what is between them and a known place."""
@@ -118,21 +113,16 @@ class Graft:
         wanted = [
             node
             for node, kind in graph.nodes(data="kind")
-            if kind in chosen and node not in self._here
+            if kind in chosen and node not in self._here and node not in self._match.parts.values()
         ]
-        taken = set(self._base.by_bus)
         for node in sorted(wanted, key=natural_key):
-            data = graph.nodes[node]
-            if (str(data.get("host") or ""), data.get("bus_id")) in taken:
+            if self._other.key(node) in self._base.at_bus:
                 continue
-            chain = [node]
-            while chain[-1] in self._other.above and chain[-1] not in self._here:
-                chain.append(self._other.above[chain[-1]][0])
-            if chain[-1] not in self._here:
-                continue
-            for lower, upper in zip(reversed(chain[:-1]), reversed(chain[1:]), strict=True):
-                self._copy_node(lower)
-                self._copy_links(upper, lower)
+            chain = self._other.chain(node)
+            known = next((k for k, upper in enumerate(chain) if upper in self._here), None)
+            for k in reversed(range(known or 0)):
+                self._copy_node(chain[k])
+                self._copy_links(chain[k + 1], chain[k])
 
     def add_fabric(self) -> None:
         """GPU links, where the first file shows none at all."""
@@ -153,20 +143,12 @@ class Graft:
             return
         attributes = dict(self._other.graph.nodes[node])
         name = node
-        if attributes["kind"] in _NUMBERED:
+        if attributes["kind"] in DEVICES:
             word = node.rstrip("0123456789")
             name = node if node not in self._graph else f"{word}{self._next(word)}"
-            same = {
-                data.get("index")
-                for _, data in self._graph.nodes(data=True)
-                if data["kind"] is attributes["kind"]
-            }
-            if attributes.get("index") in same:
+            if self._taken("index", attributes.get("index"), attributes["kind"]):
                 attributes.pop("index", None)
-        number = 2
-        while name in self._graph:
-            name = f"{node}#{number}"
-            number += 1
+        name = _free(name, self._graph)
         self._graph.add_node(name, **attributes)
         self._here[node] = name
         self._pairs[name] = node
@@ -199,47 +181,94 @@ class Graft:
             attributes["reverse"] = names.get(data.get("reverse"))
             self._graph.add_edge(self._here[tail], self._here[head], key=names[key], **attributes)
 
-    def _copy_resource(self, resource: str, links: dict[str, str]) -> str:
-        """The resource under the name of its link here, else its own."""
+    def _copy_resource(self, resource: str, links: Mapping[str, str]) -> str:
+        """The resource under the name that it has here: that of its link, else its own."""
+        if resource in self._renamed:
+            return self._renamed[resource]
         theirs: Resource = self._other.topology.resources[resource]
-        name = links.get(resource, resource)
-        if name not in links.values() and name in self._resources:
-            return name
+        of_a_link = resource in self._other.topology.links
+        name = links.get(resource, self._here.get(resource, resource))
+        if name in self._resources:
+            # What is named after no link (an engine, a root complex) is one thing in both.
+            if not of_a_link:
+                return self._renamed.setdefault(resource, name)
+            name = _free(name, self._resources)
         self._resources[name] = replace(theirs, id=name)
-        return name
+        return self._renamed.setdefault(resource, name)
+
+    def add_uses(self) -> None:
+        """Loads that no link shows, of the devices that both files have."""
+        known = list(self._graph.graph["uses"])
+        for use in self._other.topology.uses:
+            ends = [self._translated(names) for names in (use.sources, use.destinations)]
+            if any(names == () for names in ends):
+                continue
+            theirs = self._copy_resource(use.resource, {})
+            mine = replace(use, resource=theirs, sources=ends[0], destinations=ends[1])
+            if mine not in known:
+                known.append(mine)
+        self._graph.graph["uses"] = known
+
+    def _translated(self, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if names is None:
+            return None
+        return tuple(self._here[name] for name in names if name in self._here)
 
     def fill_graph(self) -> None:
-        """What is said of the machine as a whole: peer access, stated classes."""
+        """What is said of the machine as a whole and of single pairs."""
         mine, more = self._graph.graph, self._other.graph.graph
-        if mine.get("peer_access") is None:
-            mine["peer_access"] = more.get("peer_access")
-        for key in ("stated_classes", "no_peer_pairs"):
-            pairs = {frozenset(pair[:2]): list(pair) for pair in mine.get(key) or ()}
-            for first, second, *rest in more.get(key) or ():
-                if first in self._here and second in self._here:
-                    a, b = sorted((self._here[first], self._here[second]), key=natural_key)
-                    pairs.setdefault(frozenset((a, b)), [a, b, *rest])
-            if pairs or key in mine:
-                mine[key] = sorted(
-                    pairs.values(), key=lambda pair: tuple(natural_key(n) for n in pair[:2])
+        for name, value in more.items():
+            if mine.get(name) is None and name not in ("resources", "uses"):
+                mine[name] = [] if name in _PAIR_LISTS else value
+        for name in _PAIR_LISTS:
+            ordered = name == "class_overrides"
+            known = {_pair(entry, ordered): list(entry) for entry in mine.get(name) or ()}
+            for first, second, *rest in more.get(name) or ():
+                if first not in self._here or second not in self._here:
+                    continue
+                entry = [self._here[first], self._here[second], *rest]
+                if not ordered:
+                    entry[:2] = sorted(entry[:2], key=natural_key)
+                if not ordered or self._may_override(*entry):
+                    known.setdefault(_pair(entry, ordered), entry)
+            if known or name in mine:
+                mine[name] = sorted(
+                    known.values(), key=lambda entry: tuple(natural_key(n) for n in entry[:2])
                 )
+
+    def _may_override(self, a: str, b: str, path_class: str) -> bool:
+        """Whether the first file does not tell how far apart a pair is, or tells the same."""
+        if path_class in _OF_FABRIC and not self._base.fabric_links:
+            return True
+        if a not in self._base.graph or b not in self._base.graph:
+            return True
+        code = PathClass(int(self._told[self._place[a], self._place[b]]))
+        words = {code.name, path_class}
+        return code is PathClass.DIS or len(words) == 1 or words == {"PHB", "NODE"}
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {node: k for k, node in enumerate(self._match.endpoints)}
+
+    @cached_property
+    def _told(self) -> NDArray[np.int8]:
+        return self._base.path_classes(list(self._match.endpoints))
 
     def build(self) -> Topology:
         """The grown topology."""
+        fill_nvlinks(self._graph, self._resources)
         resources = sorted(self._resources.items(), key=lambda item: natural_key(item[0]))
         self._graph.graph["resources"] = dict(resources)
         return Topology(self._graph)
 
 
-def _at_odds(mine: dict[str, Any], more: dict[str, Any]) -> bool:
-    """Whether two descriptions of a link cannot be joined.
+def _pair(entry: Sequence[str], ordered: bool) -> tuple[str, ...] | frozenset[str]:
+    return tuple(entry[:2]) if ordered else frozenset(entry[:2])
 
-    They differ, or the second repeats figures that the first one's reader had
-    reason not to believe (an emulated bridge) and kept as text only.
-    """
-    for word in ("generation", "width"):
-        if None not in (mine.get(word), more.get(word)) and mine[word] != more[word]:
-            return True
-    speed, _, width = str(mine.get("speed_text") or "").rpartition(" x")
-    doubted = (parse_speed(speed), parse_width(width))
-    return None not in doubted and doubted == (more.get("generation"), more.get("width"))
+
+def _free(name: str, taken: Container[object]) -> str:
+    """The name, numbered where something else has it."""
+    free, number = name, 2
+    while free in taken:
+        free, number = f"{name}#{number}", number + 1
+    return free

@@ -42,7 +42,9 @@ def keep_nvidia_query(text: str) -> str:
             inside = None
         if words == "GPU Link Info":
             inside = depth
-        if inside is not None or re.match(r"GPU [0-9A-Fa-f]{4,8}:|Product Name\s*:", words):
+        if inside is not None or re.match(
+            r"GPU [0-9A-Fa-f]{4,8}:|Product Name\s*:|Attached GPUs\s*:", words
+        ):
             kept.append(line)
     return "\n".join(kept) + "\n"
 

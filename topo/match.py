@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from topocal.topo.agreement import same_model, same_processors
 from topocal.topo.resource import NodeKind
-from topocal.topo.view import View
+from topocal.topo.view import DEVICES, View
 
-__all__ = ["Match", "match_devices"]
+__all__ = ["HOW", "Match", "match_devices"]
 
-_ROLES: Final = (NodeKind.GPU, NodeKind.NIC)
+HOW: Final = ("address", "name", "number", "order", "sockets")
+"""What devices may be matched by, the surest first."""
+
 _PLACES: Final = (NodeKind.PCIE_SWITCH, NodeKind.HOST_BRIDGE)
 
 
@@ -24,66 +28,109 @@ class Match:
         GPUs and NICs.
     places
         Switches, host bridges and sockets.
+    parts
+        Parts of a GPU (tiles, partitions) to the whole one that the second file lists.
     how
-        Per kind of device, what they were matched by: ``address``, ``name``, ``number``
-        or ``order``.
+        Per kind of device, what they were matched by, one of :data:`HOW`.
     only_first, only_second
         GPUs and NICs that the other file does not have.
     """
 
     endpoints: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, str] = field(default_factory=dict)
     how: dict[NodeKind, str] = field(default_factory=dict)
     only_first: list[str] = field(default_factory=list)
     only_second: list[str] = field(default_factory=list)
 
     @property
     def nodes(self) -> dict[str, str]:
-        """All of them."""
+        """All that are one thing each."""
         return self.places | self.endpoints
+
+    @property
+    def surest(self) -> int:
+        """Place in :data:`HOW` of the best that links the two files; too far when nothing does."""
+        return min((HOW.index(how) for how in self.how.values()), default=len(HOW))
 
     @property
     def links_them(self) -> bool:
         """Whether the two files have anything in common."""
         return bool(self.how)
 
+    def seen_from(self, view: View, names: Mapping[str, str], second: View) -> Match:
+        """The same match, of one of the files that the first was merged from.
+
+        Parameters
+        ----------
+        view
+            That file.
+        names
+            Its nodes, by the first's.
+        second
+            The file on the other side.
+        """
+        found = Match(how=dict(self.how))
+        for name in ("endpoints", "places", "parts"):
+            pairs: dict[str, str] = getattr(self, name)
+            getattr(found, name).update({names[a]: b for a, b in pairs.items() if a in names})
+        _count_out(found, view, second)
+        return found
+
 
 def match_devices(first: View, second: View) -> Match:
     """Match by PCI address; else by the tools' own numbers; else, with equal counts, by order.
 
-    Switches and sockets follow by address and NUMA number.
+    Switches follow by address, sockets by NUMA number or processors.  A file that
+    lists no device is matched by its sockets alone.
     """
     match = Match()
-    for kind in _ROLES:
+    for kind in DEVICES:
         _match_role(first, second, kind, match)
-    for kind in _PLACES:
-        for key, node in first.by_bus.items():
-            other = second.by_bus.get(key)
-            here = first.graph.nodes[node]["kind"]
-            if here is kind and other and second.graph.nodes[other]["kind"] in _PLACES:
-                match.places[node] = other
+    _count_out(match, first, second)
+    for key, node in first.by_bus.items():
+        other = second.by_bus.get(key)
+        here = first.graph.nodes[node]["kind"]
+        if here in _PLACES and other and second.graph.nodes[other]["kind"] in _PLACES:
+            match.places[node] = other
+    buses = {second.get(node, "bus"): node for node in second.of_kind(NodeKind.HOST_BRIDGE)}
+    for node in first.of_kind(NodeKind.HOST_BRIDGE):
+        bus = first.get(node, "bus")
+        if bus is not None and bus in buses:
+            match.places.setdefault(node, buses[bus])
+    _match_card_ports(first, second, match)
     _match_sockets(first, second, match)
     return match
 
 
+def _count_out(match: Match, first: View, second: View) -> None:
+    """List the devices that only one file has."""
+    taken = set(match.endpoints.values()) | set(match.parts.values())
+    for kind in DEVICES:
+        here, there = first.of_kind(kind), second.of_kind(kind)
+        match.only_first += [n for n in here if n not in match.endpoints and n not in match.parts]
+        match.only_second += [n for n in there if n not in taken]
+
+
 def _match_role(first: View, second: View, kind: NodeKind, match: Match) -> None:
     left, right = first.of_kind(kind), second.of_kind(kind)
-    if left and right:
-        pairs, how = _by_address(first, second, kind), "address"
-        addressed = _all_have(first, left, "bus_id") and _all_have(second, right, "bus_id")
-        if pairs:
-            pairs |= _the_rest_by_order(first, left, second, right, pairs)
-        # Two files that give every address and share none are about two machines.
-        elif not addressed and _models_agree(first, left, second, right):
-            pairs, how = _by_name(first, left, second, right), "name"
-            if not pairs:
-                pairs, how = _by_number(first, left, second, right)
-        match.endpoints |= pairs
-        if pairs:
-            match.how[kind] = how
-    taken = set(match.endpoints.values())
-    match.only_first += [node for node in left if node not in match.endpoints]
-    match.only_second += [node for node in right if node not in taken]
+    if not left or not right:
+        return
+    pairs, parts, how = _by_address(first, second, kind), _parts_at(first, second, kind), "address"
+    if pairs:
+        pairs |= _the_rest_by_order(first, left, second, right, pairs)
+    # Two files that give every address and share none are about two machines.
+    addressed = _all_have(first, left, "bus_id") and _all_have(second, right, "bus_id")
+    if not pairs and not parts and not addressed and _models_agree(first, left, second, right):
+        pairs, how = _by_name(first, left, second, right), "name"
+        if not pairs:
+            parts, how = _parts_numbered(first, left, second, right), "number"
+        if not pairs and not parts:
+            pairs, how = _by_number(first, left, second, right)
+    match.endpoints |= pairs
+    match.parts |= parts
+    if pairs or parts:
+        match.how[kind] = how
 
 
 def _by_address(first: View, second: View, kind: NodeKind) -> dict[str, str]:
@@ -95,6 +142,26 @@ def _by_address(first: View, second: View, kind: NodeKind) -> dict[str, str]:
         if second.graph.nodes[other]["kind"] is kind:
             pairs[node] = other
     return pairs
+
+
+def _parts_at(first: View, second: View, kind: NodeKind) -> dict[str, str]:
+    """Several nodes at one address, which is one device in the other file."""
+    parts: dict[str, str] = {}
+    for key, nodes in first.at_bus.items():
+        other = second.by_bus.get(key)
+        alike = [node for node in nodes if first.graph.nodes[node]["kind"] is kind]
+        if len(alike) > 1 and other and second.graph.nodes[other]["kind"] is kind:
+            parts |= dict.fromkeys(alike, other)
+    return parts
+
+
+def _parts_numbered(first: View, left: list[str], second: View, right: list[str]) -> dict[str, str]:
+    """Tiles with the number of their card, and cards."""
+    whole = _numbered(second, right)
+    if whole is None or any(second.get(node, "tile") is not None for node in right):
+        return {}
+    tiles = [node for node in left if first.get(node, "tile") is not None]
+    return {node: whole[n] for node in tiles if (n := first.get(node, "index")) in whole}
 
 
 def _by_name(first: View, left: list[str], second: View, right: list[str]) -> dict[str, str]:
@@ -155,30 +222,74 @@ def _all_have(view: View, nodes: list[str], attribute: str) -> bool:
 def _models_agree(first: View, left: list[str], second: View, right: list[str]) -> bool:
     """Whether no device's model, or PCI device id, rules the other file's devices out."""
     for attribute in ("model", "device"):
-        one = {_plain(first.get(node, attribute)) for node in left} - {""}
-        other = {_plain(second.get(node, attribute)) for node in right} - {""}
-        if one and other and not one & other:
+        one = {str(value) for node in left if (value := first.get(node, attribute))}
+        other = {str(value) for node in right if (value := second.get(node, attribute))}
+        if attribute == "model":
+            alike = any(same_model(a, b) for a in one for b in other)
+        else:
+            alike = bool(one & other)
+        if one and other and not alike:
             return False
     return True
 
 
-def _plain(model: object) -> str:
-    """A model's name without the words that tools add or leave out."""
-    words = str(model or "").lower().replace("-", " ").split()
-    return " ".join(w for w in words if w not in ("nvidia", "amd", "intel", "tesla", "geforce"))
+def _match_card_ports(first: View, second: View, match: Match) -> None:
+    """The switch above all parts of a card, and what stands above the card."""
+    for whole in dict.fromkeys(match.parts.values()):
+        parts = [node for node, other in match.parts.items() if other == whole]
+        ports = {node for part in parts for node in first.chain(part)[1:2]}
+        upper = second.chain(whole)[1:2]
+        if len(ports) != 1 or not upper:
+            continue
+        port = ports.pop()
+        alone = set(first.below[port]) == set(parts) and second.below[upper[0]] == [whole]
+        kinds = {first.graph.nodes[port]["kind"], second.graph.nodes[upper[0]]["kind"]}
+        if alone and kinds == {NodeKind.PCIE_SWITCH}:
+            match.places.setdefault(port, upper[0])
 
 
 def _match_sockets(first: View, second: View, match: Match) -> None:
     left, right = first.of_kind(NodeKind.SOCKET), second.of_kind(NodeKind.SOCKET)
-    numas = {second.get(node, "numa"): node for node in right}
-    for node in left:
-        numa = first.get(node, "numa")
-        if numa is not None and numa in numas:
-            match.places[node] = numas[numa]
+    hosted = _all_have(first, left, "host") and _all_have(second, right, "host")
+    numas = _by_numa(second, right, hosted=hosted)
+    for place, node in _by_numa(first, left, hosted=hosted).items():
+        if place in numas:
+            match.places[node] = numas[place]
     if len(left) == len(right) == 1:
         match.places[left[0]] = right[0]
-    bare = not (match.only_first or match.only_second or match.how)
-    has_devices = any(v.of_kind(k) for v in (first, second) for k in _ROLES)
-    if bare and not has_devices and any(node in match.places for node in left):
-        # Neither file lists a device: the NUMA nodes are all there is to go by.
-        match.how[NodeKind.SOCKET] = "number"
+    for node in left:
+        if node not in match.places and (other := _by_processors(first, node, second, match)):
+            match.places[node] = other
+    # A file that lists no device has only its sockets to go by.
+    bare = not first.has_devices or not second.has_devices
+    unstated = (first.unstated_socket and right) or (second.unstated_socket and left)
+    if bare and (unstated or any(node in match.places for node in left)):
+        match.how[NodeKind.SOCKET] = "sockets"
+
+
+def _by_numa(view: View, sockets: list[str], *, hosted: bool) -> dict[tuple[str, int], str]:
+    """Sockets by host and NUMA node; none where several claim one."""
+    found: dict[tuple[str, int], str] = {}
+    twice = set()
+    for node in sockets:
+        numa = view.get(node, "numa")
+        if numa is not None:
+            place = (str(view.get(node, "host")) if hosted else "", numa)
+            twice |= {place} if place in found else set()
+            found[place] = node
+    return {place: node for place, node in found.items() if place not in twice}
+
+
+def _by_processors(first: View, node: str, second: View, match: Match) -> str | None:
+    """The one socket of the same processors, where one of the two has no number."""
+    cpus, taken = first.get(node, "cpu_list"), set(match.places.values())
+    if not cpus:
+        return None
+    found = [
+        other
+        for other in second.of_kind(NodeKind.SOCKET)
+        if other not in taken
+        and (first.get(node, "numa") is None or second.get(other, "numa") is None)
+        and same_processors(cpus, str(second.get(other, "cpu_list") or ""))
+    ]
+    return found[0] if len(found) == 1 else None

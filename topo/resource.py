@@ -61,6 +61,8 @@ class LinkKind(StrEnum):
     MEMORY = "memory"
     NET = "net"
     UNKNOWN = "unknown"
+    """Nothing tells.  How far apart two endpoints are that it joins is unknown, too: they
+    count as SYS, the farthest inside a machine."""
 
 
 class PathClass(IntEnum):

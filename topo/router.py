@@ -122,6 +122,13 @@ class Router:
         for k, link in enumerate(self.links):
             if link in stated:
                 self._link_class[k] = PathClass[stated[link]]
+        # Nothing tells how far a link of unknown kind reaches: nothing nearer is claimed.
+        of_unknown_kind = np.array(
+            [link.kind is LinkKind.UNKNOWN for link in topology.links.values()] + [False]
+        )
+        joins = np.append(self._endpoint[self._tail] & self._endpoint[self._head], False)
+        self._unknown = of_unknown_kind & joins
+        self._link_class[self._unknown & (self._link_class < 0)] = PathClass.SYS
         overrides = graph.graph.get("class_overrides") or ()
         keys = [self.number[a] * n + self.number[b] for a, b, _ in overrides]
         order = np.argsort(keys, kind="stable").astype(np.int64)
@@ -277,6 +284,7 @@ class Router:
             at, rows = self._relayed(source, destination, lost)
             classes = classify(pack(self._counts[rows].sum(axis=1, dtype=np.int16)))
             classes[classes == PathClass.NVL] = PathClass.NVB
+            classes[self._unknown[rows].any(axis=1)] = PathClass.SYS
             yield at, rows, classes
 
     def _staged(

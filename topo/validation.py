@@ -345,8 +345,10 @@ def _same(topology: Topology, attribute: str, remedy: str, by_kind: bool) -> Pro
         data = topology.graph.nodes[name]
         if data.get(attribute) is not None:
             kind = data["kind"] if by_kind else None
-            owners[data.get("host"), kind, str(data[attribute])].append(name)
-    for (_, _, value), names in owners.items():
+            # Tiles and partitions have the number and the address of their card.
+            part = str(data.get("tile", ""))
+            owners[data.get("host"), kind, part, str(data[attribute])].append(name)
+    for (*_, value), names in owners.items():
         if len(names) > 1:
             yield _problem(names[1], f"has the same {attribute} {value} as {names[0]}", remedy)
 

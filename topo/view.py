@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from topocal.topo.path_class import FABRIC
 from topocal.topo.resource import LinkKind, NodeKind, PathClass
 from topocal.topo.topology import Topology, natural_key
 
-__all__ = ["View", "uplink_text"]
+__all__ = ["DEVICES", "View", "uplink_text"]
+
+DEVICES: Final = (NodeKind.GPU, NodeKind.NIC)
+"""Kinds of devices that files about one machine have in common."""
 
 _DOWN: Final = (LinkKind.PCIE, LinkKind.UNKNOWN, LinkKind.C2C, LinkKind.MEMORY)
 """Links that hang a device off the tree."""
+
+_PLACES_A_SOCKET: Final = ("numa", "numa_nodes", "cpu_list", "package")
 
 
 class View:
@@ -25,12 +34,21 @@ class View:
         What the file says.
     name
         What messages call it.
+    names
+        What messages call its nodes, where not by their ids.
     """
 
-    def __init__(self, topology: Topology, name: str) -> None:
+    def __init__(
+        self, topology: Topology, name: str, names: Mapping[str, str] | None = None
+    ) -> None:
         self.topology = topology
         self.name = name
         self.graph = topology.graph
+        self._names = names or {}
+
+    def called(self, node: str) -> str:
+        """What messages call a node."""
+        return self._names.get(node, node)
 
     def of_kind(self, kind: NodeKind) -> list[str]:
         """Nodes of one kind, in natural order."""
@@ -41,18 +59,38 @@ class View:
         """What the file says of a node, ``None`` where it says nothing."""
         return self.graph.nodes[node].get(attribute)
 
+    def key(self, node: str) -> tuple[str, str] | None:
+        """Host and PCI address of a node that has one."""
+        bus_id = self.get(node, "bus_id")
+        return (str(self.get(node, "host") or ""), bus_id) if isinstance(bus_id, str) else None
+
+    @cached_property
+    def at_bus(self) -> dict[tuple[str, str], list[str]]:
+        """Nodes by host and PCI address."""
+        found: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for node in self.graph.nodes:
+            if (key := self.key(node)) is not None:
+                found[key].append(node)
+        return dict(found)
+
     @cached_property
     def by_bus(self) -> dict[tuple[str, str], str]:
-        """Nodes by host and PCI address; of several with one address, none."""
-        found: dict[tuple[str, str], str] = {}
-        twice = set()
-        for node, data in self.graph.nodes(data=True):
-            bus_id = data.get("bus_id")
-            if isinstance(bus_id, str):
-                key = (str(data.get("host") or ""), bus_id)
-                twice |= {key} if key in found else set()
-                found[key] = node
-        return {key: node for key, node in found.items() if key not in twice}
+        """The node at each address; none where several claim it."""
+        return {key: nodes[0] for key, nodes in self.at_bus.items() if len(nodes) == 1}
+
+    # Structure
+
+    @cached_property
+    def has_devices(self) -> bool:
+        """Whether it lists any GPU or NIC."""
+        return any(kind in DEVICES for _, kind in self.graph.nodes(data="kind"))
+
+    @cached_property
+    def is_list(self) -> bool:
+        """Whether it only lists devices, each by itself, such as ``nvidia-smi -L``."""
+        joining = (NodeKind.SOCKET, NodeKind.GROUP, NodeKind.NET_SWITCH, NodeKind.PCIE_SWITCH)
+        kinds = {kind for _, kind in self.graph.nodes(data="kind")}
+        return not kinds.intersection(joining) and not self.fabric_links
 
     @cached_property
     def above(self) -> dict[str, tuple[str, str]]:
@@ -72,6 +110,39 @@ class View:
                 if not self.graph.nodes[head]["kind"].is_endpoint:
                     waiting.append(head)
         return found
+
+    @cached_property
+    def below(self) -> dict[str, list[str]]:
+        """GPUs and NICs below every node that has some."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for kind in DEVICES:
+            for node in self.of_kind(kind):
+                for upper in self.chain(node)[1:]:
+                    found[upper].append(node)
+        return dict(found)
+
+    def chain(self, node: str) -> list[str]:
+        """A node and all above it, the nearest first."""
+        found = [node]
+        while found[-1] in self.above:
+            found.append(self.above[found[-1]][0])
+        return found
+
+    @cached_property
+    def unstated_socket(self) -> str | None:
+        """The one socket of a file that says nothing of sockets (``lspci -tv``)."""
+        sockets = self.of_kind(NodeKind.SOCKET)
+        if len(sockets) != 1 or any(self.get(sockets[0], w) is not None for w in _PLACES_A_SOCKET):
+            return None
+        near = (self.graph.nodes[n]["kind"] for n in self.graph.successors(sockets[0]))
+        return None if any(kind is NodeKind.CPU for kind in near) else sockets[0]
+
+    def lists_processors(self, socket: str) -> bool:
+        """Whether the file lists a socket's processors for their own sake."""
+        near = (self.graph.nodes[n]["kind"] for n in self.graph.successors(socket))
+        return any(kind is NodeKind.CPU for kind in near)
+
+    # Links
 
     @cached_property
     def uplink(self) -> dict[str, dict[str, Any]]:
@@ -106,21 +177,40 @@ class View:
                     unknown.add(tail)
         return {gpu: count for gpu, count in found.items() if gpu not in unknown}
 
-    @cached_property
-    def stated(self) -> dict[frozenset[str], str]:
-        """Path classes that the file itself states, by pair."""
-        listed = self.graph.graph.get("stated_classes") or ()
-        return {frozenset((a, b)): str(path_class) for a, b, path_class in listed}
+    # Classes
 
-    def path_classes(self, endpoints: list[str]) -> dict[frozenset[str], str]:
-        """Path class of every pair: the stated one, else that of the route."""
+    def path_classes(self, endpoints: Sequence[str]) -> NDArray[np.int8]:
+        """How far apart endpoints are, as far as the file tells: stated, else by the route.
+
+        Returns
+        -------
+        Codes of shape (n, n), symmetric; ``DIS`` where the file does not tell,
+        because nothing joins a pair or because its route takes a link that a reader
+        put in for want of anything better.
+        """
+        n = len(endpoints)
         routes = self.topology.routes(tuple(endpoints))
-        found = {}
-        for i, a in enumerate(endpoints):
-            for j in range(i):
-                pair = frozenset((a, endpoints[j]))
-                code = PathClass(int(routes.path_class[i, j]))
-                found[pair] = self.stated.get(pair, code.name)
+        found = routes.path_class.copy()
+        guessed = np.array([link in self._guessed for link in routes.links], dtype=bool)
+        pair = np.repeat(np.arange(n * n), np.diff(routes.indptr))
+        found.flat[pair[guessed[routes.indices]]] = PathClass.DIS
+        found = np.where(np.tri(n, dtype=bool), found, found.T)
+        place = {name: k for k, name in enumerate(endpoints)}
+        for a, b, path_class in self.graph.graph.get("stated_classes") or ():
+            if a in place and b in place:
+                found[place[a], place[b]] = found[place[b], place[a]] = PathClass[path_class]
+        return found
+
+    @cached_property
+    def _guessed(self) -> set[str]:
+        """Links that stand for something that the file does not describe."""
+        found = set()
+        for tail, head, key, data in self.graph.edges(keys=True, data=True):
+            ends = (self.graph.nodes[tail]["kind"], self.graph.nodes[head]["kind"])
+            unknown = data["kind"] is LinkKind.UNKNOWN and all(kind.is_endpoint for kind in ends)
+            at_guess = self.unstated_socket in (tail, head) and self.unstated_socket is not None
+            if unknown or at_guess or data.get("described") is False:
+                found.add(key)
         return found
 
 

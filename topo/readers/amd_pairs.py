@@ -159,7 +159,8 @@ def build_amd_topology(
     if unknown:
         builder.note(
             f"the link type of {some(unknown)} is unknown to the tool: they are parts of one card, "
-            "or it could not ask; joined by links of unknown kind"
+            "or it could not ask; joined by links of unknown kind, and how far apart they are is "
+            "unknown, too: they count as SYS"
         )
     if builder.no_peer_pairs or builder.peer_access is False:
         whom = (

@@ -26,6 +26,7 @@ from topocal.topo.topology import Topology
 __all__ = ["NVIDIA_QUERY", "looks_like_nvidia_query", "parse_nvidia_query"]
 
 _INFO: Final = re.compile(r"^[ \t]{0,40}GPU Link Info[ \t]*$", re.M)
+_ATTACHED: Final = re.compile(r"^Attached GPUs\s{0,80}:\s{1,8}([0-9]{1,4})\s*$", re.M)
 _GPU: Final = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])")
 _ENTRY: Final = re.compile(r"([A-Za-z][A-Za-z ]{0,60}?)\s{0,80}:\s{1,8}(\S.{0,200})")
 _LANES: Final = re.compile(r"([0-9]{1,2})x")
@@ -61,8 +62,17 @@ def parse_nvidia_query(text: str, *, file: str) -> Topology:
         )
     builder = TopologyBuilder(Path(file).stem or "machine")
     builder.source(f"{Path(file).name}: nvidia-smi -q")
+    attached = _ATTACHED.search(text)
+    # GPUs come in the order of their numbers; of one alone (-i 3) nothing tells which it is.
+    numbered = len(gpus) > 1 if attached is None else int(attached[1]) == len(gpus)
     for number, gpu in enumerate(gpus):
-        _add(builder, f"gpu{number}", number, gpu)
+        _add(builder, number, gpu, numbered=numbered)
+    if not numbered:
+        builder.note(
+            "which GPU of the machine this is, its number, is not in this output"
+            if len(gpus) == 1
+            else f"lists {len(gpus)} of {attached and attached[1]} GPUs: their numbers are unknown"
+        )
     builder.note(
         "what stands above each GPU's PCIe link is not in this output: give nvidia-smi topo -m"
     )
@@ -107,11 +117,14 @@ def _gpus(text: str) -> Iterator[_Gpu]:
         yield gpu
 
 
-def _add(builder: TopologyBuilder, name: str, number: int, gpu: _Gpu) -> None:
-    known: dict[str, Any] = {"bus_id": gpu.bus_id} if gpu.bus_id else {}
+def _add(builder: TopologyBuilder, number: int, gpu: _Gpu, *, numbered: bool) -> None:
+    name = f"gpu{number}"
+    known: dict[str, Any] = {"index": number} if numbered else {}
+    if gpu.bus_id:
+        known["bus_id"] = gpu.bus_id
     if gpu.model:
         known["model"] = gpu.model
-    builder.node(name, NodeKind.GPU, label=gpu.model, index=number, **known)
+    builder.node(name, NodeKind.GPU, label=gpu.model, **known)
     upper = builder.node(
         f"upstream{number}", NodeKind.HOST_BRIDGE, label=f"other end of the PCIe link of {name}"
     )

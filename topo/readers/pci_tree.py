@@ -263,6 +263,10 @@ class _Tree:
                     verdict, attributes=verdict.attributes | {"card_switch": lower.address}
                 )
             node = self._add_endpoint(function)
+            if function.root is None:
+                # What is between the card and the socket is not shown.
+                attributes = verdict.attributes | {"described": False}
+                verdict = replace(verdict, attributes=attributes)
             anchor = self._anchor(self._upper(lower), function.root)
             self._connect(anchor, node, link, verdict)
         for finding, nodes in self._findings.items():
