@@ -241,6 +241,7 @@ class Draft:
     notes: list[str] = field(default_factory=list)
     devices: dict[str, dict[str, str]] = field(default_factory=dict)
     no_peer: list[tuple[str, str]] = field(default_factory=list)
+    told: set[str] = field(default_factory=set)
     more_notes: int = 0
     samples: int = 0
 
@@ -250,8 +251,9 @@ class Draft:
 
     def note(self, text: str) -> None:
         """Tell the user something, once."""
-        if text in self.notes:
+        if text in self.told:
             return
+        self.told.add(text)
         if len(self.notes) < MAX_NOTES:
             self.notes.append(text)
         else:

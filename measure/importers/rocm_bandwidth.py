@@ -127,7 +127,7 @@ def parse_rocm_bandwidth(text: str, *, file: str) -> Imported:
         elif side := _SWEEP.search(line):
             number = str(int(side[2]))
             devices.is_said(number, side[3].lower())
-            if side[1].lower() == "src" or not sweeps:
+            if not sweeps or (side[1].lower() == "src" and sweeps[-1].ends):
                 sweeps.append(_Sweep())
             sweeps[-1].ends[side[1].lower()] = number
         elif banner := _BANNER.search(line):
