@@ -52,9 +52,9 @@ RESOURCE = np.dtype(
         ("candidate", np.float64),  # level at which it fills up, unless the key is stale
         ("weight", np.float64),  # of all its classes, or more
         ("first", np.int64),  # its entries, as many as it has members
-        ("members", np.int32),
-        ("place", np.int32),
-        ("stopped", np.int32),  # members in state STOPPED, in turn `turn`
+        ("members", np.int64),
+        ("place", np.int64),
+        ("stopped", np.int64),  # members in state STOPPED, in turn `turn`
         ("turn", np.int64),
         ("is_open", np.bool_),
         ("is_busier", np.bool_),  # a class on it has begun to rise
@@ -69,30 +69,30 @@ CLASS = np.dtype(
         ("rate", np.float64),
         ("cap", np.float64),  # the rate if it is kept or has stopped, else the bound
         ("bound", np.float64),
-        ("stop", np.int32),
+        ("stop", np.int64),
         ("state", np.int8),
         ("is_changed", np.bool_),
         ("served", np.float64),  # bytes that a flow there from the beginning would have got
         ("since", np.float64),  # when that was
         ("key", np.float64),  # when its next flow reaches a target
-        ("place", np.int32),
-        ("bound_column", np.int32),
+        ("place", np.int64),
+        ("bound_column", np.int64),
         ("first", np.int64),  # its lines
         ("last", np.int64),
         ("targets", np.int64),  # its targets, so many of them
         ("waiting", np.int64),
         ("count", np.int64),  # flows that move
         ("total", np.int64),  # flows that ever will
-        ("pair", np.int32),
-        ("engines", np.int32),  # in-order resources that it crosses
+        ("pair", np.int64),
+        ("engines", np.int64),  # in-order resources that it crosses
     ],
     align=True,
 )
 LINE = np.dtype(  # a class on a resource, as the class sees it
-    [("cost", np.float64), ("column", np.int32), ("entry", np.int32)], align=True
+    [("cost", np.float64), ("column", np.int64), ("entry", np.int64)], align=True
 )
 ENTRY = np.dtype(  # and as the resource sees it
-    [("weight", np.float64), ("of", np.int32), ("line", np.int32)], align=True
+    [("weight", np.float64), ("of", np.int64), ("line", np.int64)], align=True
 )
 
 AT_BOUND, NOWHERE = -1, -2
@@ -146,13 +146,13 @@ def fill(
     classes: Any,
     lines: Any,
     entries: Any,
-    heap: NDArray[np.int32],
-    to_do: NDArray[np.int32],
-    opened: NDArray[np.int32],
+    heap: NDArray[np.int64],
+    to_do: NDArray[np.int64],
+    opened: NDArray[np.int64],
     n_open: int,
-    touched: NDArray[np.int32],
+    touched: NDArray[np.int64],
     n_touched: int,
-    changed: NDArray[np.int32],
+    changed: NDArray[np.int64],
     n_changed: int,
 ) -> int:
     """Bring all rates up to date.
@@ -179,7 +179,8 @@ def fill(
     The new ``n_changed``; -1 when there was no progress, which only numbers near
     the limits of floating point can cause.
     """
-    n_heap, pending = 0, 0
+    # Numbers with a width: a literal would have each helper compiled once more.
+    n_heap, pending, at_bound = int(np.int64(0)), 0, int(np.int64(AT_BOUND))
     for i in range(n_touched):
         for k in range(classes[touched[i]].first, classes[touched[i]].last):
             resources[lines[k].column].is_busier = True
@@ -229,7 +230,6 @@ def fill(
         allowed -= 1
         if allowed < 0:
             return -1
-        n_heap = remove_first(heap, resources, n_heap)
         candidate = resources[r].candidate
         first, end = resources[r].first, resources[r].first + resources[r].members
         if candidate > before * (1.0 + _SAME):
@@ -257,10 +257,13 @@ def fill(
                         resources[s].is_pending = True
                         to_do[pending] = s
                         pending += 1
+            resources[r].key = candidate
             if candidate < np.inf:
-                resources[r].key = candidate
-                n_heap = insert(heap, resources, n_heap, r)
+                update(heap, resources, n_heap, r)
+            else:
+                n_heap = remove_first(heap, resources, n_heap)
             continue
+        n_heap = remove_first(heap, resources, n_heap)
         if candidate >= before * (1.0 - _SAME):
             candidate = before
         resources[r].filled_at = candidate
@@ -310,7 +313,7 @@ def fill(
         c = touched[i]
         if classes[c].state == RISING:
             classes[c].cap = classes[c].bound
-            n_changed = _change(now, c, classes[c].bound, AT_BOUND, classes, changed, n_changed)
+            n_changed = _change(now, c, classes[c].bound, at_bound, classes, changed, n_changed)
         classes[c].state = _KEPT
     for i in range(n_open):
         r = opened[i]
@@ -329,7 +332,7 @@ def _change(
     rate: float,
     stop: int,
     classes: Any,
-    changed: NDArray[np.int32],
+    changed: NDArray[np.int64],
     n_changed: int,
 ) -> int:
     """Give a class another rate and stop; the new length of ``changed``."""
@@ -340,7 +343,7 @@ def _change(
 
 
 @inlined
-def mark_changed(c: int, classes: Any, changed: NDArray[np.int32], n_changed: int) -> int:
+def mark_changed(c: int, classes: Any, changed: NDArray[np.int64], n_changed: int) -> int:
     """Put a class into ``changed``, once; its new length."""
     if not classes[c].is_changed:
         classes[c].is_changed = True

@@ -115,7 +115,7 @@ class FluidResult:
     _held: NDArray[np.int32]
     _alpha_s: float
     _loads: Loads
-    _pair: NDArray[np.int32]
+    _pair: NDArray[np.int64]
     _changes: Any
 
     @property
@@ -277,7 +277,7 @@ def simulate(
             remedy="give it a capacity above 0",
             about=loads.pairs[row],
         )
-    if outcome == fluid_kernel.STUCK:
+    if outcome == fluid_kernel.STUCK or not np.isfinite(room.finish_s).all():
         raise SimulationError(
             "the simulation makes no progress",
             remedy="bring sizes, starts and capacities closer together: "
@@ -355,7 +355,7 @@ class _Room:
         self.outcome = np.empty(batch.patterns, dtype=np.int8)
         self.culprit = np.empty((batch.patterns, 2), dtype=np.int64)
         self.changes = np.empty(4 * flows if record else 0, dtype=fluid_kernel.CHANGE)
-        self._class_of = np.full(pairs, -1, dtype=np.int32)
+        self._class_of = np.full(pairs, -1, dtype=np.int64)
         self._resources = np.zeros(columns, dtype=RESOURCE)
         # Room for the largest pattern.
         most_flows = _largest(np.ones(flows, dtype=np.int64), batch)

@@ -27,7 +27,7 @@ FINISHED, NEVER, STUCK = 0, 1, 2
 """Outcomes of a pattern: done; a resource of capacity zero is in the way; no progress."""
 
 TARGET = np.dtype(  # bytes of its class at which a flow finishes, or releases an engine
-    [("at", np.float64), ("flow", np.int32), ("column", np.int32)], align=True
+    [("at", np.float64), ("flow", np.int64), ("column", np.int64)], align=True
 )
 CHANGE = np.dtype(  # what holds for all flows of a pair from a moment on
     [
@@ -52,7 +52,7 @@ def _open(
     resources: Any,
     classes: Any,
     lines: Any,
-    opened: NDArray[np.int32],
+    opened: NDArray[np.int64],
     n_open: int,
 ) -> int:
     """Open the resources of a class, or only the full ones; the new length of ``opened``."""
@@ -76,7 +76,7 @@ def _finish(
     held: NDArray[np.int32],
     finish: NDArray[np.float64],
     bottleneck: NDArray[np.int32],
-    released: NDArray[np.int32],
+    released: NDArray[np.int64],
     n_released: int,
 ) -> tuple[int, int]:
     """Deal with all targets that a class has reached.
@@ -110,7 +110,7 @@ def _finish(
 def _stop_column(c: int, classes: Any) -> int:
     """Column of what stops a class, -1 where nothing does."""
     stop = classes[c].stop
-    return int(classes[c].bound_column) if stop == AT_BOUND else max(-1, stop)
+    return int(max(-1, classes[c].bound_column if stop == AT_BOUND else stop))
 
 
 @compiled
@@ -118,16 +118,16 @@ def run(
     first: int,
     last: int,
     batch_indptr: NDArray[np.int64],
-    pair: NDArray[np.int32],
+    pair: NDArray[np.int64],
     size: NDArray[np.float64],
     start: NDArray[np.float64],
     indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
+    indices: NDArray[np.int64],
     cost: NDArray[np.float64],
     sharing: NDArray[np.int8],
     kappa: NDArray[np.float64],
     in_order: NDArray[np.bool_],
-    class_of: NDArray[np.int32],
+    class_of: NDArray[np.int64],
     resources: Any,
     classes: Any,
     lines: Any,
@@ -152,20 +152,22 @@ def run(
     """
     R, C = len(resources), len(classes)
     queued = bool(np.any(in_order))
-    finish_heap = np.empty(C, np.int32)
-    level_heap = np.empty(R, np.int32)
-    opened = np.empty(R, np.int32)
-    to_do = np.empty(R, np.int32)
-    used = np.empty(R, np.int32)
-    touched = np.empty(C, np.int32)
-    changed = np.empty(C, np.int32)
+    finish_heap = np.empty(C, np.int64)
+    level_heap = np.empty(R, np.int64)
+    opened = np.empty(R, np.int64)
+    to_do = np.empty(R, np.int64)
+    used = np.empty(R, np.int64)
+    touched = np.empty(C, np.int64)
+    changed = np.empty(C, np.int64)
     head = np.zeros(R if queued else 0, np.int64)
     end = np.zeros(R if queued else 0, np.int64)
-    line = np.empty(len(targets) if queued else 0, np.int32)
-    released = np.empty((2 * len(targets) if queued else 0, 2), np.int32)
-    ready = np.empty(R if queued else 0, np.int32)
+    line = np.empty(len(targets) if queued else 0, np.int64)
+    released = np.empty((2 * len(targets) if queued else 0, 2), np.int64)
+    ready = np.empty(R if queued else 0, np.int64)
     in_turn = np.arange(np.max(np.diff(batch_indptr[first : last + 1])))
-    n_changes, turn = 0, 0
+    # Numbers with a width: a literal would have each helper compiled once more.
+    zero = int(np.int64(0))
+    n_changes, turn = 0, zero
     for p in range(first, last):
         low, high = batch_indptr[p], batch_indptr[p + 1]
         culprit[p, 0] = -1
@@ -212,7 +214,7 @@ def run(
         if culprit[p, 0] >= 0:
             outcome[p] = NEVER
             left = 0
-        n_heap, n_arrived, moving = 0, 0, 0
+        n_heap, n_arrived, moving = zero, 0, zero
         while left > 0:
             while n_arrived < high - low and size[low + order[n_arrived]] == 0.0:
                 n_arrived += 1
@@ -222,7 +224,7 @@ def run(
             if not now < np.inf:
                 outcome[p] = STUCK
                 break
-            n_open, n_changed, n_entering, n_released, n_seen = 0, 0, 0, 0, 0
+            n_open, n_changed, n_entering, n_released, n_seen = zero, zero, zero, zero, 0
             level = np.inf
             while n_heap > 0 and classes[finish_heap[0]].key <= now * (1.0 + _AT_ONCE):
                 c = finish_heap[0]

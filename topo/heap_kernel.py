@@ -19,7 +19,7 @@ __all__ = ["drop_target", "insert", "push_target", "remove_first", "update"]
 
 
 @inlined
-def _up(heap: NDArray[np.int32], records: Any, i: int) -> None:
+def _up(heap: NDArray[np.int64], records: Any, i: int) -> None:
     item = heap[i]
     key = records[item].key
     while i > 0:
@@ -36,7 +36,7 @@ def _up(heap: NDArray[np.int32], records: Any, i: int) -> None:
 
 
 @inlined
-def _down(heap: NDArray[np.int32], records: Any, i: int, length: int) -> None:
+def _down(heap: NDArray[np.int64], records: Any, i: int, length: int) -> None:
     item = heap[i]
     key = records[item].key
     while True:
@@ -62,7 +62,7 @@ def _down(heap: NDArray[np.int32], records: Any, i: int, length: int) -> None:
 
 
 @inlined
-def insert(heap: NDArray[np.int32], records: Any, length: int, item: int) -> int:
+def insert(heap: NDArray[np.int64], records: Any, length: int, item: int) -> int:
     """Add a record to a heap of ids of ``length``; its new length."""
     heap[length] = item
     _up(heap, records, length)
@@ -70,7 +70,7 @@ def insert(heap: NDArray[np.int32], records: Any, length: int, item: int) -> int
 
 
 @inlined
-def update(heap: NDArray[np.int32], records: Any, length: int, item: int) -> None:
+def update(heap: NDArray[np.int64], records: Any, length: int, item: int) -> None:
     """Restore the order after the key of a record in the heap has changed."""
     place = records[item].place
     if place > 0:
@@ -80,7 +80,7 @@ def update(heap: NDArray[np.int32], records: Any, length: int, item: int) -> Non
 
 
 @inlined
-def remove_first(heap: NDArray[np.int32], records: Any, length: int) -> int:
+def remove_first(heap: NDArray[np.int64], records: Any, length: int) -> int:
     """Take the least record out of a heap of ids of ``length``; its new length."""
     records[heap[0]].place = -1
     length -= 1

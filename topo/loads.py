@@ -48,7 +48,7 @@ class Loads:
     pairs: tuple[tuple[str, str], ...]
     capacities: Capacities
     indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
+    indices: NDArray[np.int64]
     cost_s: NDArray[np.float64]
 
     @classmethod
@@ -61,7 +61,7 @@ class Loads:
             When a pair loads a resource whose capacity is unknown.
         """
         matrix = lines.matrix
-        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
         weight = matrix.data.astype(np.float64)
         capacity = capacities.capacity_Bps[indices]
         lost = np.unique(indices[np.isnan(capacity)])
@@ -108,7 +108,7 @@ class Batch:
     """
 
     indptr: NDArray[np.int64]
-    pair: NDArray[np.int32]
+    pair: NDArray[np.int64]
     size_bytes: NDArray[np.float64]
     start_s: NDArray[np.float64]
 
@@ -134,7 +134,7 @@ class Batch:
     @classmethod
     def single(
         cls,
-        pair: NDArray[np.int32],
+        pair: NDArray[np.int64],
         size_bytes: NDArray[np.float64],
         start_s: NDArray[np.float64] | None = None,
     ) -> Batch:
@@ -166,7 +166,7 @@ def batch_of(topology: Topology, patterns: Sequence[Pattern]) -> tuple[Incidence
     rows: dict[tuple[str, str], int] = {}
     pair = np.fromiter(
         (rows.setdefault((f.source, f.destination), len(rows)) for f in flows),
-        dtype=np.int32,
+        dtype=np.int64,
         count=len(flows),
     )
     batch = Batch(

@@ -23,14 +23,14 @@ HELD = -1.0
 def line_up(
     low: int,
     order: NDArray[np.int64],
-    pair: NDArray[np.int32],
+    pair: NDArray[np.int64],
     size: NDArray[np.float64],
     indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
+    indices: NDArray[np.int64],
     in_order: NDArray[np.bool_],
     head: NDArray[np.int64],
     end: NDArray[np.int64],
-    line: NDArray[np.int32],
+    line: NDArray[np.int64],
 ) -> None:
     """Put the flows through each in-order resource into its line, by time of arrival."""
     head[:] = 0
@@ -59,12 +59,12 @@ def line_up(
 @inlined
 def held_by(
     f: int,
-    pair: NDArray[np.int32],
+    pair: NDArray[np.int64],
     indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
+    indices: NDArray[np.int64],
     in_order: NDArray[np.bool_],
     head: NDArray[np.int64],
-    line: NDArray[np.int32],
+    line: NDArray[np.int64],
 ) -> int:
     """An in-order resource where flow ``f`` is not the first in line; -1: none."""
     for k in range(indptr[pair[f]], indptr[pair[f] + 1]):
@@ -78,15 +78,15 @@ def held_by(
 def let_go(
     f: int,
     column: int,
-    pair: NDArray[np.int32],
+    pair: NDArray[np.int64],
     begin: NDArray[np.float64],
     indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
+    indices: NDArray[np.int64],
     in_order: NDArray[np.bool_],
     head: NDArray[np.int64],
     end: NDArray[np.int64],
-    line: NDArray[np.int32],
-    ready: NDArray[np.int32],
+    line: NDArray[np.int64],
+    ready: NDArray[np.int64],
 ) -> int:
     """Let flow ``f`` leave the line of ``column``, or all lines where that is negative.
 

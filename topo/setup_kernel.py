@@ -21,19 +21,19 @@ _FATPIPE = 3
 def prepare(
     low: int,
     high: int,
-    pair: NDArray[np.int32],
+    pair: NDArray[np.int64],
     size: NDArray[np.float64],
     indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
+    indices: NDArray[np.int64],
     cost: NDArray[np.float64],
     sharing: NDArray[np.int8],
     kappa: NDArray[np.float64],
     in_order: NDArray[np.bool_],
-    class_of: NDArray[np.int32],
+    class_of: NDArray[np.int64],
     resources: Any,
     classes: Any,
     lines: Any,
-    used: NDArray[np.int32],
+    used: NDArray[np.int64],
     blocked: NDArray[np.int64],
 ) -> tuple[int, int]:
     """Make the classes of the flows ``low`` to ``high - 1`` and their lines.
