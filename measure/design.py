@@ -75,8 +75,8 @@ def design(
     pinned
         Resources that are known already and need no pattern.
     measured
-        Patterns that were measured already.  None of the supplements is one of them; a
-        pattern that is needed to pin a resource may be.
+        Patterns that were measured already: what they tell needs no supplement.  A pattern
+        that is needed to pin a resource may still be one of them.
     supplements
         Whether to add what no topology says: sharing at endpoints, lone flows, both ways.
     sizes_bytes, repeats, warm_ups
@@ -121,24 +121,25 @@ def design(
     )
 
 
-def _rows(setting: Setting, patterns: Iterable[Pattern]) -> set[frozenset[int]]:
+def _rows(setting: Setting, patterns: Iterable[Pattern]) -> list[tuple[int, ...]]:
     """Patterns by their rows; those that name others than the endpoints are of no interest."""
     c = setting.crossings
     number = {name: k for k, name in enumerate(c.endpoints)}
-    found = set()
+    found: dict[frozenset[int], tuple[int, ...]] = {}
     for pattern in patterns:
         if all(end in number for pair in pattern.pairs for end in pair):
-            found.add(frozenset(int(c.row[number[s], number[d]]) for s, d in pattern.pairs))
-    return found
+            rows = tuple(int(c.row[number[s], number[d]]) for s, d in pattern.pairs)
+            if min(rows, default=-1) >= 0:
+                found[frozenset(rows)] = rows
+    return list(found.values())
 
 
 def _add_contrasts(
-    setting: Setting, search: Search, drafts: Drafts, done: set[frozenset[int]]
+    setting: Setting, search: Search, drafts: Drafts, done: Sequence[tuple[int, ...]]
 ) -> None:
     """Fans that tell how endpoints share."""
-    for fan in contrasts(search, range(len(setting.crossings.endpoints))):
-        if frozenset(fan.rows) not in done:
-            drafts.add(fan.rows, *setting.fan(fan.endpoint, fan.receives, fan.ratio))
+    for fan in contrasts(search, range(len(setting.crossings.endpoints)), done):
+        drafts.add(fan.rows, *setting.fan(fan.endpoint, fan.receives, fan.ratio))
 
 
 def _pin(setting: Setting, search: Search, drafts: Drafts, known: list[Verdict | None]) -> None:
@@ -209,19 +210,18 @@ def _add_checks(
     setting: Setting,
     search: Search,
     drafts: Drafts,
-    done: set[frozenset[int]],
+    done: Sequence[tuple[int, ...]],
     known: Sequence[Verdict | None],
 ) -> None:
     """Lone flows, and flows both ways over each connection."""
     peers = [d.rows[0] for d in drafts if len(d.rows) == 1]
-    for flow in lone_flows(search, peers):
-        if frozenset((flow.row,)) not in done:
-            drafts.add((flow.row,), *setting.alone(flow.row, flow.is_far))
+    for flow in lone_flows(search, peers, [rows[0] for rows in done if len(rows) == 1]):
+        drafts.add((flow.row,), *setting.alone(flow.row, flow.is_far))
     pinned_by = {
         group: drafts[v.pattern].rows
         for group, v in enumerate(known)
         if v is not None and v.outcome is Outcome.CLEAR and v.pattern is not None
     }
-    for check in opposed_flows(search, connections(setting.topology, search), pinned_by):
-        if frozenset(check.rows) not in done:
-            drafts.add(check.rows, *setting.both_ways(check.classes, check.ratio))
+    directions = connections(setting.topology, search)
+    for check in opposed_flows(search, directions, pinned_by, done):
+        drafts.add(check.rows, *setting.both_ways(check.classes, check.ratio))

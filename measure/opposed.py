@@ -10,7 +10,7 @@ is at one of them: they are of one make.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from topocal.measure import design_kernel
 from topocal.measure.crossings import CAPACITY
+from topocal.measure.supplements import TELLS
 
 if TYPE_CHECKING:
     from topocal.measure.pinning import Search
@@ -76,6 +77,7 @@ def opposed_flows(
     search: Search,
     directions: Sequence[Classes],
     pinned_by: Mapping[int, Sequence[int]],
+    measured: Iterable[Sequence[int]] = (),
 ) -> Iterator[Opposed]:
     """Flows both ways over each connection.
 
@@ -85,8 +87,12 @@ def opposed_flows(
         As :func:`connections` gives them.
     pinned_by
         Flows that make a class the clear bottleneck.
+    measured
+        Patterns that need not be repeated: a connection that one of them tries is passed over.
     """
     couples = _Couples(search, directions)
+    for flows in measured:
+        couples.close(flows, enough=TELLS)
     for one, other in couples.in_order(directions):
         mirrored = _mirrored(search, pinned_by.get(one) or pinned_by.get(other) or ())
         flows = () if mirrored and couples.is_vague(one, other) else couples.best(one, other)
@@ -175,18 +181,21 @@ class _Couples:
                 return couple
         return ()
 
-    def close(self, flows: Sequence[int], tried: Classes) -> None:
-        """Note which connections the flows have tried."""
+    def close(
+        self, flows: Sequence[int], tried: Classes | None = None, *, enough: float = 0.0
+    ) -> None:
+        """Note which connections the flows have tried; ``tried`` for sure."""
         search, c = self._search, self._search.crossings
         spans = [c.indices[c.indptr[p] : c.indptr[p + 1]] for p in flows]
         for s in np.unique(np.concatenate(spans)).tolist():
             t = int(self._partner[s])
-            if t < 0 or not self.is_open[s] or (self.is_vague(s, t) and s not in tried):
+            if t < 0 or not self.is_open[s] or (self.is_vague(s, t) and s not in (tried or ())):
                 continue
-            if joint(search, s, t, flows) >= search.clear:
+            if joint(search, s, t, flows) >= (enough or search.clear):
                 self.is_open[[s, t]] = False
                 self._met |= self._ends(s)
-        self.is_open[list(tried)] = False
+        if tried is not None:
+            self.is_open[list(tried)] = False
 
 
 def _mirrored(search: Search, rows: Sequence[int]) -> tuple[int, ...]:

@@ -116,6 +116,10 @@ class Search:
         weights = self.weigh([rows])
         return float(weights.ratio[0]) if weights.busiest[0] == target else 0.0
 
+    def capacity_s(self, rows: Sequence[int]) -> float:
+        """Busy seconds per byte of the busiest class of a pattern, if nothing took turns."""
+        return float(weigh(self.crossings, [rows], turns=False).busy_s[0])
+
     def best(self, target: int) -> Found:
         """The simplest pattern in which a class is the clear bottleneck, else the best found."""
         best = Found((), 0.0)
@@ -288,8 +292,16 @@ class Search:
         return len(sources) == len(rows) and sources == {int(c.destination[p]) for p in rows}
 
 
-def weigh(crossings: Crossings, patterns: Sequence[Sequence[int]]) -> Weights:
-    """Busiest and next busiest class of each pattern, given by its rows."""
+def weigh(
+    crossings: Crossings, patterns: Sequence[Sequence[int]], *, turns: bool = True
+) -> Weights:
+    """Busiest and next busiest class of each pattern, given by its rows.
+
+    Parameters
+    ----------
+    turns
+        Whether time-shared classes count.
+    """
     sizes = [len(rows) for rows in patterns]
     flow_indptr = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     flows = np.array([p for rows in patterns for p in rows], dtype=np.int32)
@@ -305,7 +317,7 @@ def weigh(crossings: Crossings, patterns: Sequence[Sequence[int]]) -> Weights:
         c.indices,
         c.cost_s,
         c.law,
-        c.kappa,
+        c.kappa if turns else np.zeros(c.classes),
         weights.busiest,
         weights.busy_s,
         weights.runner_up,

@@ -18,6 +18,7 @@ Whether both directions of a connection are independent is the third such thing
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -30,10 +31,11 @@ from topocal.measure import design_kernel
 if TYPE_CHECKING:
     from topocal.measure.pinning import Search
 
-__all__ = ["Alone", "Contrast", "contrasts", "lone_flows"]
+__all__ = ["TELLS", "Alone", "Contrast", "contrasts", "lone_flows"]
 
-_HARDLY: Final = 1.05
-"""A fan that differs by less than 5 % tells nothing, and is left out."""
+TELLS: Final = 1.2
+"""A second fan must differ by 20 % between taking turns and sharing: several deviations of
+common noise, and what two senders make that are 20 % slower than the two fastest."""
 
 _WIDEST: Final = 8
 
@@ -48,6 +50,7 @@ one flow at a time are published, senders that do are not."""
 _SAME: Final = 1e-9
 
 Ints = NDArray[np.int32]
+Rows = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +74,60 @@ class Alone:
     is_far: bool
 
 
-def contrasts(search: Search, endpoints: Iterable[int]) -> Iterator[Contrast]:
-    """One or two fans into each endpoint, and out of it."""
+def contrasts(
+    search: Search, endpoints: Iterable[int], measured: Iterable[Rows] = ()
+) -> Iterator[Contrast]:
+    """One or two fans into each endpoint, and out of it.
+
+    Parameters
+    ----------
+    measured
+        Patterns that need not be repeated: where a fan is among them there is no fan of the
+        fastest two, and where one of them tells there is no second.
+    """
     c = search.crossings
+    done = _fans(search, measured)
     for endpoint in endpoints:
         for receives in (True, False):
             rows = c.receiving(endpoint) if receives else c.sending(endpoint)
             if len(rows) < 2:
                 continue
+            known = done.get((endpoint, receives), [])
             first = _fastest_two(search, rows)
-            search.take(first)
-            yield Contrast(endpoint, receives, first, None)
+            hidden = float(c.solo_s[list(first)].mean())
+            if not known:
+                search.take(first)
+                yield Contrast(endpoint, receives, first, None)
             if len(c.endpoints) > _EACH_SENDS and not receives and endpoint % _SENDING_BY_TURNS:
                 continue
-            second, ratio = _most_telling(search, rows, first)
-            if ratio >= _HARDLY:
+            if any(_ratio(search, fan, hidden) >= TELLS for fan in known):
+                continue
+            second, ratio = _most_telling(search, rows, first[0], hidden)
+            if ratio >= TELLS:
                 search.take(second)
                 yield Contrast(endpoint, receives, second, ratio)
+
+
+def _fans(search: Search, patterns: Iterable[Rows]) -> dict[tuple[int, bool], list[Rows]]:
+    """The fans among patterns, by their root and whether it receives."""
+    c = search.crossings
+    found: dict[tuple[int, bool], list[Rows]] = defaultdict(list)
+    for rows in patterns:
+        if len(rows) < 2:
+            continue
+        for receives, ends in ((True, c.destination), (False, c.source)):
+            roots = {int(ends[p]) for p in rows}
+            if len(roots) == 1:
+                found[roots.pop(), receives].append(rows)
+    return found
+
+
+def _ratio(search: Search, rows: Rows, hidden: float) -> float:
+    """Time by turns over time by capacities, one that is hidden included."""
+    c = search.crossings
+    solo = [float(c.solo_s[p]) for p in rows]
+    longest = max(*solo, search.capacity_s(rows), len(rows) * hidden)
+    return sum(solo) / longest if longest > 0 else 0.0
 
 
 def _fastest_two(search: Search, rows: Ints) -> tuple[int, int]:
@@ -114,19 +154,16 @@ def _fastest_two(search: Search, rows: Ints) -> tuple[int, int]:
     return first, int(second)
 
 
-def _most_telling(
-    search: Search, rows: Ints, fastest: tuple[int, int]
-) -> tuple[tuple[int, ...], float]:
+def _most_telling(search: Search, rows: Ints, fastest: int, hidden: float) -> tuple[Rows, float]:
     """The set that tells most, and its ratio."""
     c = search.crossings
     solo = c.solo_s[rows]
     slowest = rows[solo >= solo.max() * (1 - _SAME)]
     uses = search.used[c.source[slowest]] + search.used[c.destination[slowest]]
-    hidden = float(c.solo_s[list(fastest)].mean())
     chosen = np.empty(_WIDEST, dtype=np.int32)
-    best: tuple[int, ...] = ()
+    best: Rows = ()
     best_ratio = 0.0
-    for first in (fastest[0], int(slowest[np.argmin(uses)])):
+    for first in (fastest, int(slowest[np.argmin(uses)])):
         n, ratio = design_kernel.grow_contrast(
             first,
             rows,
@@ -149,16 +186,29 @@ def _most_telling(
     return best, best_ratio
 
 
-def lone_flows(search: Search, wanted: Iterable[int] = ()) -> Iterator[Alone]:
-    """Flows alone, inside each endpoint's socket and out of it; rather those ``wanted`` anyway."""
+def lone_flows(
+    search: Search, wanted: Iterable[int] = (), measured: Iterable[int] = ()
+) -> Iterator[Alone]:
+    """Flows alone, inside each endpoint's socket and out of it.
+
+    Parameters
+    ----------
+    wanted
+        Flows that are measured alone anyway, and preferred.
+    measured
+        Flows that were, and count.
+    """
     c = search.crossings
     n = len(c.endpoints)
     preferred = np.zeros(c.pairs, dtype=np.bool_)
     preferred[list(wanted)] = True
+    done = np.array(list(measured), dtype=np.int32)
     for is_far in (False, True):
-        sends, receives = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        here = done[c.is_far[done] == is_far]
+        sends = np.bincount(c.source[here], minlength=n)
+        receives = np.bincount(c.destination[here], minlength=n)
         for endpoint in range(n):
-            if n > _EACH_SENDS and sends[endpoint] + receives[endpoint]:
+            if sends[endpoint] or (n > _EACH_SENDS and receives[endpoint]):
                 continue
             rows = c.sending(endpoint)
             rows = rows[c.is_far[rows] == is_far]

@@ -316,12 +316,35 @@ def test_supplements_that_were_measured_are_not_repeated() -> None:
     topology = star(20, 20, 20, 20)
     first = design(topology)
     measured = [p.pattern for p in first.patterns]
-    again = design(topology, pinned=topology.resources, measured=measured)
-    assert not {frozenset(p.flows) for p in again.patterns} & {
-        frozenset(p.flows) for p in first.patterns
-    }
-    elsewhere = [peer("gpu0", "nic9")]
-    assert design(topology, measured=elsewhere) == first
+    assert design(topology, pinned=topology.resources, measured=measured).patterns == ()
+    # What names endpoints that do not take part says nothing.
+    assert design(topology, measured=[peer("gpu0", "nic9")]) == first
+
+
+# A fit finds gpu3 to send and receive 10 GB/s where all were thought to pass 20.  The fans of
+# the first round, at gpu0 from gpu1 and gpu2, tell nothing of turns: equal senders never do.
+# With gpu3 among them, 1/20 + 1/10 by turns, against 1/10 at once.  And the card that was tried
+# both ways with gpu3 was not filled by it: it is tried again with another.
+def test_after_a_fit_only_what_it_makes_worthwhile_is_new() -> None:
+    topology = star(20, 20, 20, 20)
+    first = design(topology)
+    fitted = {name: 1 / (20 * GB) for name in topology.resources}
+    slow = {"gpu3->switch0": 1 / (10 * GB), "switch0->gpu3": 1 / (10 * GB)}
+    again = design(
+        topology,
+        theta=fitted | slow,
+        pinned=topology.resources,
+        measured=[p.pattern for p in first.patterns],
+    )
+    fans = [p for p in again.patterns if p.reasons[0].purpose is not Purpose.BOTH_WAYS]
+    assert 0 < len(fans) <= 6
+    for planned in fans:
+        (reason,) = planned.reasons
+        assert reason.purpose in (Purpose.FAN_IN_SHARING, Purpose.FAN_OUT_SHARING)
+        assert reason.ratio == pytest.approx(1.5)
+        assert "gpu3" in {end for pair in planned.flows for end in pair}
+    (check,) = [p for p in again.patterns if p not in fans]
+    assert "gpu3" not in {end for pair in check.flows for end in pair}
 
 
 def test_only_the_endpoints_named_take_part() -> None:
