@@ -36,6 +36,7 @@ __all__ = [
     "UnknownEndpointError",
     "Where",
     "one_line",
+    "printable",
 ]
 
 _LONGEST_QUOTE = 80
@@ -43,9 +44,18 @@ _LONGEST_QUOTE = 80
 
 def one_line(text: object) -> str:
     """``text`` on one printable line, cut to a length that fits a message."""
-    flat = " ".join(str(text).split())
-    flat = "".join(c if c.isprintable() else "?" for c in flat)
+    flat = printable(text)
     return flat if len(flat) <= _LONGEST_QUOTE else flat[: _LONGEST_QUOTE - 1] + "…"
+
+
+def printable(text: object) -> str:
+    """``text`` on one line without what a terminal would act upon, or could not show.
+
+    >>> printable("a\\x1b[31m b\\nc\\udcff")
+    'a?[31m b c?'
+    """
+    flat = " ".join(str(text).split())
+    return flat if flat.isprintable() else "".join(c if c.isprintable() else "?" for c in flat)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +101,7 @@ class TopocalError(Exception):
     def __str__(self) -> str:
         prefix = "" if self.where is None else f"{self.where}: "
         suffix = "" if not self.remedy else f"; {self.remedy}"
-        return " ".join(f"{prefix}{self.what}{suffix}".split())
+        return printable(f"{prefix}{self.what}{suffix}")
 
 
 class InputError(TopocalError):

@@ -5,8 +5,6 @@ History of the schema: 1 (2026-11) first version.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -16,12 +14,12 @@ import networkx as nx
 
 from topocal.topo.errors import (
     FormatError,
-    InputError,
     TopocalError,
     TopologyError,
     Where,
     one_line,
 )
+from topocal.topo.files import read_limited, write_atomically
 from topocal.topo.json_values import from_json_value, to_json_value
 from topocal.topo.resource import LinkKind, NodeKind, PathClass, Resource, Use
 from topocal.topo.topology import Topology
@@ -57,46 +55,7 @@ def read_bytes(path: str | Path) -> bytes:
     InputError
         When it cannot be read.
     """
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(
-            (error.strerror or "cannot be read").lower(),
-            where=Where(file=str(path)),
-            remedy="check the path and its permissions",
-        ) from error
-
-
-def write_atomically(path: str | Path, content: bytes) -> None:
-    """Write a file so that the old content or the new is there at any moment, never a part.
-
-    Permissions follow the umask, as for any new file.
-
-    Raises
-    ------
-    InputError
-        When it cannot be written; an old file is then untouched.
-    """
-    target = Path(path)
-    temporary = None
-    try:
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(target)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        raise InputError(
-            f"cannot be written: {(error.strerror or 'unknown error').lower()}",
-            where=Where(file=str(path)),
-            remedy="choose another place with -o",
-        ) from error
+    return read_limited(path)
 
 
 def encode_document(document: dict[str, Any]) -> bytes:

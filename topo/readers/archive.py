@@ -11,14 +11,15 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from topocal.topo.errors import FormatError, InputError, Where, one_line
+from topocal.topo.errors import FormatError, Where, one_line
+from topocal.topo.files import read_limited
 
 __all__ = [
     "MAX_MEMBERS",
     "MAX_PACKED_BYTES",
     "MAX_UNPACKED_BYTES",
-    "is_archive",
-    "looks_like_archive",
+    "inflate",
+    "is_tar",
     "read_archive",
     "unpack",
 ]
@@ -39,23 +40,14 @@ _USTAR: Final = (257, b"ustar")
 _REMEDY: Final = "give a file that `topocal gather` wrote"
 
 
-def looks_like_archive(content: bytes) -> bool:
-    """Whether a file that begins so is a gzip or tar archive.
+def is_tar(content: bytes) -> bool:
+    """Whether a content that is not compressed is a tar archive.
 
-    >>> looks_like_archive(b"\\x1f\\x8b\\x08"), looks_like_archive(b"GPU0")
-    (True, False)
+    >>> is_tar(b"GPU0")
+    False
     """
     place, magic = _USTAR
-    return content.startswith(_GZIP) or content[place : place + len(magic)] == magic
-
-
-def is_archive(path: str | Path) -> bool:
-    """Whether a file is an archive by its first bytes; one that cannot be read is none."""
-    try:
-        with Path(path).open("rb") as stream:
-            return looks_like_archive(stream.read(_BLOCK))
-    except OSError:
-        return False
+    return content[place : place + len(magic)] == magic
 
 
 def read_archive(path: str | Path) -> dict[str, bytes]:
@@ -68,16 +60,7 @@ def read_archive(path: str | Path) -> dict[str, bytes]:
     FormatError
         As :func:`unpack`.
     """
-    try:
-        with Path(path).open("rb") as stream:
-            content = stream.read(MAX_PACKED_BYTES + 1)
-    except OSError as error:
-        raise InputError(
-            (error.strerror or "cannot be read").lower(),
-            where=Where(file=str(path)),
-            remedy="check the path and its permissions",
-        ) from error
-    return unpack(content, file=str(path))
+    return unpack(read_limited(path, MAX_PACKED_BYTES + 1), file=str(path))
 
 
 def unpack(content: bytes, *, file: str) -> dict[str, bytes]:
@@ -96,12 +79,23 @@ def unpack(content: bytes, *, file: str) -> dict[str, bytes]:
         When it is damaged, too large, or holds anything but plain files and
         directories with names inside it.
     """
+    return _members(inflate(content, file=file), Where(file=file))
+
+
+def inflate(content: bytes, *, file: str) -> bytes:
+    """What a gzip file holds; any other content as it is.
+
+    Raises
+    ------
+    FormatError
+        When it is damaged or too large.
+    """
     where = Where(file=file)
+    if not content.startswith(_GZIP):
+        return content
     if len(content) > MAX_PACKED_BYTES:
         raise FormatError(f"larger than {MAX_PACKED_BYTES >> 20} MiB", where=where, remedy=_REMEDY)
-    if content.startswith(_GZIP):
-        content = _inflate(content, where)
-    return _members(content, where)
+    return _inflate(content, where)
 
 
 def _inflate(content: bytes, where: Where) -> bytes:
@@ -115,7 +109,7 @@ def _inflate(content: bytes, where: Where) -> bytes:
             part = machine.decompress(waiting, room + 1)
         except zlib.error as error:
             raise FormatError(
-                f"a damaged archive: {one_line(error)}", where=where, remedy=_REMEDY
+                f"a damaged archive: {one_line(error)}", where=where, remedy="get it again"
             ) from error
         room -= len(part)
         if room < 0:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from topocal.topo.errors import FormatError, InputError, Where
+from topocal.topo.errors import FormatError, Where
+from topocal.topo.files import read_limited
 from topocal.topo.topology import Topology
 
 __all__ = ["MAX_FILE_BYTES", "MAX_LINE_CHARACTERS", "Reader", "decode_text", "read_text"]
@@ -57,16 +58,7 @@ def read_text(path: str | Path) -> str:
     FormatError
         When it is empty, binary, too large or has a line longer than any tool writes.
     """
-    where = Where(file=str(path))
-    try:
-        with Path(path).open("rb") as stream:
-            content = stream.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputError(
-            (error.strerror or "cannot be read").lower(),
-            where=where,
-            remedy="check the path and its permissions",
-        ) from error
+    content = read_limited(path, MAX_FILE_BYTES + 1)
     return decode_text(content, file=str(path))
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from topocal.topo.errors import FormatError, InputError, Where, one_line
+from topocal.topo.errors import FormatError, InputError, Where, one_line, printable
+from topocal.topo.files import read_limited
 from topocal.topo.readers.amd_smi import AMD_SMI
-from topocal.topo.readers.archive import is_archive
-from topocal.topo.readers.gathered import read_gathered
+from topocal.topo.readers.archive import inflate, is_tar, unpack
+from topocal.topo.readers.gathered import topology_from_gathered
 from topocal.topo.readers.hwloc import HWLOC
 from topocal.topo.readers.lspci import LSPCI
 from topocal.topo.readers.nccl_log import NCCL_LOG
@@ -15,7 +16,7 @@ from topocal.topo.readers.nccl_xml import NCCL_XML
 from topocal.topo.readers.numa_text import LSCPU, NUMACTL
 from topocal.topo.readers.nvidia_lists import NVIDIA_LISTS
 from topocal.topo.readers.nvidia_query import NVIDIA_QUERY
-from topocal.topo.readers.reader import Reader, read_text
+from topocal.topo.readers.reader import MAX_FILE_BYTES, Reader, decode_text
 from topocal.topo.readers.rocm_showtopo import ROCM_SHOWTOPO
 from topocal.topo.readers.smi_errors import looks_like_tool_error, refuse_tool_error
 from topocal.topo.readers.topo_matrix import TOPO_MATRIX
@@ -25,7 +26,7 @@ from topocal.topo.readers.xpu_smi import XPU_SMI
 from topocal.topo.readers.xpu_smi_device import XPU_SMI_DEVICE
 from topocal.topo.topology import Topology
 
-__all__ = ["READERS", "parse_any", "read_any", "sniff"]
+__all__ = ["READERS", "parse_any", "parse_content", "read_any", "sniff"]
 
 READERS: tuple[Reader, ...] = (
     TOPOLOGY_JSON,
@@ -88,8 +89,22 @@ def parse_any(text: str, *, file: str, kind: str | None = None) -> Topology:
     )
 
 
+def parse_content(content: bytes, *, file: str, kind: str | None = None) -> Topology:
+    """Parse a file's bytes: a text, one that gzip has packed, or an archive of ``topocal gather``.
+
+    Raises
+    ------
+    InputError
+        As :func:`parse_any`.
+    """
+    if len(content) <= MAX_FILE_BYTES:
+        content = inflate(content, file=file)
+    if kind is None and is_tar(content):
+        return topology_from_gathered(unpack(content, file=file), file=file)
+    return parse_any(decode_text(content, file=file), file=file, kind=kind)
+
+
 def read_any(path: str | Path, *, kind: str | None = None) -> Topology:
-    """Read a file, or an archive of ``topocal gather``; as :func:`parse_any`."""
-    if kind is None and is_archive(path):
-        return read_gathered(path)
-    return parse_any(read_text(path), file=str(path), kind=kind)
+    """Read a file; as :func:`parse_content`."""
+    content = read_limited(path, MAX_FILE_BYTES + 1)
+    return parse_content(content, file=printable(path), kind=kind)
