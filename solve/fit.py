@@ -144,6 +144,7 @@ def _model(
         left_out=consistency.left_out,
         residuals=residuals,
         alpha_s=observed.alpha_s,
+        offset_s=observed.offset_s,
         notes=(*topology.graph.graph["notes"], *observed.notes),
         sources=sources,
     )

@@ -110,8 +110,9 @@ class Model:
         Reason by name of each sample that the fit did not use.
     residuals
         Observations that it used.
-    alpha_s
-        Start-up time by kind of pattern; empty where the samples do not tell.
+    alpha_s, offset_s
+        Time of an empty message, and the intercept that goes with the capacities at large
+        sizes, by kind of pattern; empty where the samples do not tell.
     notes
         What was assumed.
     sources
@@ -126,6 +127,7 @@ class Model:
     left_out: Mapping[str, str]
     residuals: tuple[Residual, ...]
     alpha_s: Mapping[PatternKind, float]
+    offset_s: Mapping[PatternKind, float]
     notes: tuple[str, ...]
     sources: tuple[str, ...]
 
@@ -141,11 +143,17 @@ class Model:
             },
         )
 
-    def start_up_s(self, kind: PatternKind) -> float:
-        """Start-up time of a kind of pattern: its own, else the median of all, else zero."""
-        if not self.alpha_s:
-            return 0.0
-        return self.alpha_s.get(kind, float(np.median(list(self.alpha_s.values()))))
+    def start_up_s(self, kind: PatternKind, busy_s: float) -> float:
+        """What a pattern takes besides its busiest resource's time.
+
+        The intercept of its kind, else the median of all kinds, else zero; and never so
+        little that the whole is quicker than an empty message.
+        """
+        offset, alpha = (
+            table.get(kind, float(np.median(list(table.values())))) if table else 0.0
+            for table in (self.offset_s, self.alpha_s)
+        )
+        return max(offset, alpha - busy_s)
 
     @cached_property
     def crowd(self) -> Mapping[str, int]:
@@ -179,6 +187,7 @@ def model_to_document(model: Model) -> dict[str, Any]:
         "resources": [msgspec.to_builtins(r) for r in model.resources.values()],
         "residuals": [msgspec.to_builtins(r) for r in model.residuals],
         "alpha_s": {str(kind): alpha for kind, alpha in model.alpha_s.items()},
+        "offset_s": {str(kind): offset for kind, offset in model.offset_s.items()},
         "notes": list(model.notes),
         "sources": list(model.sources),
         "topology": topology_to_document(model.topology),
@@ -212,6 +221,7 @@ def read_model(path: str | Path) -> Model:
             left_out=msgspec.convert(document["left_out"], dict[str, str]),
             residuals=msgspec.convert(document["residuals"], tuple[Residual, ...]),
             alpha_s=msgspec.convert(document["alpha_s"], dict[PatternKind, float]),
+            offset_s=msgspec.convert(document["offset_s"], dict[PatternKind, float]),
             notes=msgspec.convert(document["notes"], tuple[str, ...]),
             sources=msgspec.convert(document["sources"], tuple[str, ...]),
         )

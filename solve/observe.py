@@ -8,7 +8,7 @@ has parts: they ran side by side and say nothing of each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,13 +39,17 @@ class Observed:
     observations
         One per pattern, or per part of a pattern that touches no other.
     alpha_s
-        Start-up time by kind of pattern; empty where single sizes cannot tell.
+        Time of an empty message by kind of pattern; empty where single sizes cannot tell.
+    offset_s
+        The intercept that belongs to the slope of large messages, by kind; below zero where
+        messages get faster with their size.
     notes
         What was left out, what is unknown.
     """
 
     observations: tuple[Observation, ...]
     alpha_s: dict[PatternKind, float]
+    offset_s: dict[PatternKind, float]
     notes: tuple[str, ...]
 
 
@@ -64,7 +68,10 @@ def observe(measurements: Measurements, topology: Topology) -> Observed:
     observations = [o for s in scenarios for o in _observations(s, parts)]
     return Observed(
         observations=tuple(observations),
-        alpha_s=_alphas(scenarios),
+        alpha_s=_medians((s.kind, s.alpha_s) for s in scenarios),
+        offset_s=_medians(
+            (s.kind, s.fit.top.alpha_s if s.alpha_s is not None else None) for s in scenarios
+        ),
         notes=tuple(_notes(measurements, scenarios)),
     )
 
@@ -122,12 +129,12 @@ def _observations(scenario: Scenario, parts: _Parts) -> Iterator[Observation]:
         )
 
 
-def _alphas(scenarios: tuple[Scenario, ...]) -> dict[PatternKind, float]:
-    """Median start-up time by kind; a negative intercept is a zero that noise has moved."""
+def _medians(figures: Iterable[tuple[PatternKind, float | None]]) -> dict[PatternKind, float]:
+    """Median by kind of those that are known."""
     found: dict[PatternKind, list[float]] = {}
-    for scenario in scenarios:
-        if scenario.alpha_s is not None:
-            found.setdefault(scenario.kind, []).append(max(0.0, scenario.alpha_s))
+    for kind, value in figures:
+        if value is not None:
+            found.setdefault(kind, []).append(value)
     return {kind: float(np.median(values)) for kind, values in sorted(found.items())}
 
 

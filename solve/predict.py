@@ -78,7 +78,7 @@ class Prediction:
     seconds
         From the common start to the last byte, start-up time included.
     alpha_s
-        The start-up time in it.
+        The start-up time in it; below zero where messages get faster with their size.
     low_s, high_s
         What the data allows at 95 %: pinned resources within their intervals, all others
         as fast, and as slow, as the observations leave open.
@@ -154,7 +154,7 @@ def _one(model: Model, pattern: Pattern, busy: Occupancy) -> Prediction:
 
         seconds = simulate(model.topology, pattern.flows, model.capacities).seconds
     stretch = seconds / longest if longest > 0 else 1.0
-    alpha_s = model.start_up_s(kind_of(pattern)) if longest > 0 else 0.0
+    alpha_s = model.start_up_s(kind_of(pattern), seconds) if longest > 0 else 0.0
     low, high = busy.low_s.max(initial=0.0), busy.high_s.max(initial=0.0)
     # What is not pinned may bind unless, as slow as the data allows, it still is quicker
     # than something else is at its fastest.
@@ -166,7 +166,7 @@ def _one(model: Model, pattern: Pattern, busy: Occupancy) -> Prediction:
         pattern=pattern,
         seconds=alpha_s + seconds,
         alpha_s=alpha_s,
-        low_s=alpha_s + min(float(low) * stretch, seconds),
+        low_s=max(0.0, alpha_s + min(float(low) * stretch, seconds)),
         high_s=alpha_s + max(float(high) * stretch, seconds),
         narrow=not len(open_ones) and longest > 0,
         bottleneck=named[0] if named else None,
