@@ -180,7 +180,6 @@ def at_once(
         seconds=seconds,
         size_known=False,
         where=where,
-        flow_finish_s=(seconds,) * len(flows),
         repeat=repeat,
     )
 
