@@ -25,6 +25,7 @@ from topocal.topo.resource import LinkKind, NodeKind, PathClass, Resource, Use
 from topocal.topo.topology import Topology
 
 __all__ = [
+    "FORMAT",
     "decode_document",
     "encode_document",
     "read_bytes",

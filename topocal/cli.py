@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib.metadata import version as installed_version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +24,9 @@ from topocal.commands.show import show
 from topocal.topo.errors import TopocalError
 
 __all__ = ["app", "main"]
+
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""What typer raises for a command line that it cannot read."""
 
 app = typer.Typer(
     name="topocal",
@@ -64,15 +67,38 @@ app.command(name="demo")(demo)
 
 def main() -> None:
     """Run the command line and exit."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # Closed by the caller: `topocal … >&-`.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except TopocalError as error:
         typer.echo(f"topocal: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except _UsageError as error:
+        sys.exit(_tell_usage(error))
+    except (KeyboardInterrupt, typer.Abort):
         typer.echo("topocal: interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output has gone (`topocal … | head`); that is not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        # Files have errors of their own; what is left is the output: a full disk.
+        what = f"{error.filename or 'standard output'}: {error.strerror}".lower()
+        typer.echo(f"topocal: {what}; make room, or choose another place", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
+
+
+def _tell_usage(error: Any) -> int:
+    """One line on what is wrong with the command line; help where it says nothing at all."""
+    context = getattr(error, "ctx", None)
+    words = error.format_message().strip()
+    if "\n" in words:
+        typer.echo(words, err=True)
+    elif words:  # Without any argument, typer has printed the help itself.
+        command = "topocal" if context is None else context.command_path
+        typer.echo(f"{command}: {words.rstrip('.')}; see {command} --help", err=True)
+    return int(error.exit_code)

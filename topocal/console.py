@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "print_json"]
+__all__ = ["console", "print_json", "safe"]
 
 _WIDTH_WHEN_PIPED = 120
 
@@ -22,6 +22,19 @@ def console() -> Console:
 
     width = None if sys.stdout.isatty() else _WIDTH_WHEN_PIPED
     return Console(width=width, highlight=False, soft_wrap=False)
+
+
+def safe(text: object) -> str:
+    """Text from a user's file for Rich: no markup, and nothing that a terminal would act upon.
+
+    >>> safe("[red]\\x1b[31m")
+    '\\\\[red]?[31m'
+    """
+    from rich.markup import escape
+
+    from topocal.topo.errors import printable
+
+    return escape(printable(text))
 
 
 def print_json(document: dict[str, Any]) -> None:

@@ -49,19 +49,24 @@ def read(
 ) -> None:
     """Read what other tools print about a machine.
 
-    The kind of each file is told by its content.  Several files of one machine
-    are merged; where they disagree, both sides are printed.
+    The kind of each file is told by its content; gzip is unpacked.  Several files
+    of one machine are merged; where they disagree, both sides are printed.
 
         topocal read topo.xml -o topology.json
 
         topocal read topo-m.txt lspci.txt topo.xml -o topology.json
 
         nvidia-smi topo -m | topocal read -
+
+    docs/topology.md lists what can be read.
     """
     from topocal.console import print_json
     from topocal.topo.io import write_topology
     from topocal.topo.merge import merge
 
+    _refuse_repeats(files)
+    if output is not None:
+        _refuse_to_overwrite(files, output)
     topologies = [_read_one(path, kind) for path in files]
     merged = merge(topologies)
     if output is not None:
@@ -72,15 +77,76 @@ def read(
         _print(files, topologies, merged, output)
 
 
-def _read_one(path: Path, kind: str | None) -> Topology:
-    from topocal.topo.readers.reader import MAX_FILE_BYTES, decode_text
-    from topocal.topo.readers.registry import parse_any, read_any
+def _refuse_repeats(files: Sequence[Path]) -> None:
+    """A file that is named twice would agree with itself."""
+    from topocal.topo.errors import InputError, Where
 
-    if str(path) != "-":
-        return read_any(path, kind=kind)
-    name = "standard input"
-    content = typer.get_binary_stream("stdin").read(MAX_FILE_BYTES + 1)
-    return parse_any(decode_text(content, file=name), file=name, kind=kind)
+    for k, path in enumerate(files):
+        if any(_are_one_file(path, other) for other in files[:k]):
+            raise InputError(
+                "is named twice", where=Where(file=str(path)), remedy="name each file once"
+            )
+
+
+def _refuse_to_overwrite(files: Sequence[Path], output: Path) -> None:
+    """A tool's output is not replaced by what was read from it; topology.json may be."""
+    from topocal.topo.errors import InputError, Where
+    from topocal.topo.files import read_limited
+    from topocal.topo.io import FORMAT
+
+    for path in files:
+        if _are_one_file(path, output) and FORMAT.encode() not in read_limited(path, 65_536):
+            raise InputError(
+                "would be overwritten", where=Where(file=str(path)), remedy="choose another -o"
+            )
+
+
+def _are_one_file(one: Path, other: Path) -> bool:
+    if one == other:
+        return True
+    try:
+        return str(one) != "-" and one.samefile(other)
+    except OSError:
+        return False
+
+
+def _read_one(path: Path, kind: str | None) -> Topology:
+    from topocal.machine import read_source
+    from topocal.topo.errors import FormatError
+
+    try:
+        return read_source(path, kind)
+    except FormatError as error:
+        if kind is None and str(path) != "-":
+            _tell_measurement(path, error)
+        raise
+
+
+def _tell_measurement(path: Path, error: Exception) -> None:
+    """Say so where a file that is no topology is a measurement.
+
+    Raises
+    ------
+    FormatError
+        When it is one.
+    """
+    from topocal.measure.importers.registry import sniff_or_none
+    from topocal.topo.errors import FormatError, TopocalError, Where
+    from topocal.topo.readers.reader import read_text
+    from topocal.topo.readers.registry import READERS
+
+    try:
+        text = read_text(path)
+    except TopocalError:
+        return
+    damaged = any(reader.looks_like(text) for reader in READERS)
+    found = None if damaged else sniff_or_none(text)
+    if found is not None:
+        raise FormatError(
+            f"is a measurement ({found.title}) and no topology",
+            where=Where(file=str(path)),
+            remedy="give it to topocal fit",
+        ) from error
 
 
 def _counts(topology: Topology) -> dict[str, int]:
@@ -115,19 +181,21 @@ def _unknown_links(topology: Topology) -> tuple[int, int]:
 def _document(
     files: Sequence[Path], topologies: Sequence[Topology], merged: Merged, output: Path | None
 ) -> dict[str, Any]:
+    from topocal.topo.errors import printable
     from topocal.topo.io import topology_to_document
 
     unknown, links = _unknown_links(merged.topology)
     return {
         "files": [
             {
-                "file": str(path),
+                "file": printable(path),
                 "read_as": topology.graph.graph["provenance"],
                 "nodes": _counts(topology),
                 "notes": topology.graph.graph["notes"],
             }
             for path, topology in zip(files, topologies, strict=True)
         ],
+        "notes": list(merged.notes),
         "contradictions": [
             {"about": c.about, "what": c.what, "evidence": list(c.evidence)}
             for c in merged.contradictions
@@ -136,7 +204,7 @@ def _document(
         "path_classes": _class_counts(merged.topology),
         "links": links,
         "links_without_nominal": unknown,
-        "output": None if output is None else str(output),
+        "output": None if output is None else printable(output),
         "topology": topology_to_document(merged.topology),
     }
 
@@ -147,12 +215,13 @@ def _print(
     from rich.text import Text
 
     from topocal.console import console
+    from topocal.topo.errors import printable
 
     out = console()
 
     def line(text: str, *, style: str = "", indent: int = 0) -> None:
         # Text, because file names may hold brackets, which Rich would take for markup.
-        out.print(Text(" " * indent + text, style=style))
+        out.print(Text(" " * indent + printable(text), style=style))
 
     for path, topology in zip(files, topologies, strict=True):
         line(str(path), style="bold")
@@ -171,6 +240,8 @@ def _print(
     line("machine", style="bold")
     if len(files) > 1:
         line(_words(_counts(merged.topology)), indent=2)
+    for note in merged.notes:
+        line(f"note: {note}", indent=2)
     classes = _class_counts(merged.topology)
     if classes:
         what = "pairs of GPUs" if len(merged.topology.accelerators) > 1 else "pairs of endpoints"

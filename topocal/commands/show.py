@@ -62,11 +62,12 @@ def show(
 
 def _one(name: str, svg: Path | None, *, as_json: bool) -> None:
     from topocal.console import print_json
-    from topocal.topo.io import write_atomically
+    from topocal.machine import find_topology
+    from topocal.topo.files import write_atomically
     from topocal.topo.render.outline import outline
     from topocal.topo.render.sharing import shared_resources
 
-    machine = _load(name)
+    machine = find_topology(name)
     parts = outline(machine)
     few = len(machine.accelerators) <= _MOST_ACCELERATORS
     shared = shared_resources(machine) if few else None
@@ -80,41 +81,14 @@ def _one(name: str, svg: Path | None, *, as_json: bool) -> None:
         _print(machine, parts, shared, svg)
 
 
-def _load(name: str) -> Topology:
-    """A file where there is one of that name, else a reference machine."""
-    import sys
-
-    from topocal.topo.errors import InputError, one_line
-    from topocal.topo.machines import MACHINES, build_machine
-    from topocal.topo.readers.reader import MAX_FILE_BYTES, decode_text
-    from topocal.topo.readers.registry import parse_any, read_any
-
-    if name == "-":
-        text = decode_text(sys.stdin.buffer.read(MAX_FILE_BYTES + 1), file="standard input")
-        return parse_any(text, file="standard input")
-    path = Path(name)
-    if path.exists() or "/" in name or path.suffix:
-        return read_any(path)
-    try:
-        return build_machine(name)
-    except InputError as error:
-        raise InputError(
-            f"no file and no reference machine {one_line(name)!r}",
-            remedy=f"give a file, or one of {', '.join(MACHINES)}",
-            about=name,
-        ) from error
-
-
 def _print(
     topology: Topology, parts: Outline, shared: list[Shared] | None, svg: Path | None
 ) -> None:
-    from rich.markup import escape
-
-    from topocal.console import console
+    from topocal.console import console, safe
     from topocal.topo.render.svg import count_kinds
 
     out = console()
-    out.print(f"[bold]{escape(topology.name or 'topology')}[/bold]  {count_kinds(topology)}")
+    out.print(f"[bold]{safe(topology.name or 'topology')}[/bold]  {count_kinds(topology)}")
     for tree in _trees(topology, parts):
         out.print(tree)
     if parts.switches:
@@ -132,9 +106,9 @@ def _print(
         if lines:
             out.print(f"[bold]{title}[/bold]")
             for line in lines:
-                out.print(f"  {escape(line)}", soft_wrap=True)
+                out.print(f"  {safe(line)}", soft_wrap=True)
     if svg is not None:
-        out.print(f"drawn to {escape(str(svg))}")
+        out.print(f"drawn to {safe(svg)}")
 
 
 def _trees(topology: Topology, parts: Outline) -> list[Tree]:
@@ -155,10 +129,11 @@ def _trees(topology: Topology, parts: Outline) -> list[Tree]:
 
 
 def _machine_tree(topology: Topology, machine: Machine, title: str) -> Tree:
-    from rich.markup import escape
     from rich.tree import Tree
 
-    tree = Tree(f"[bold]{escape(title)}[/bold]", guide_style="dim")
+    from topocal.console import safe
+
+    tree = Tree(f"[bold]{safe(title)}[/bold]", guide_style="dim")
     for root in machine.roots:
         _grow(tree, topology, root)
     for heading, links in (
@@ -183,19 +158,18 @@ def _grow(tree: Tree, topology: Topology, branch: Branch) -> None:
 
 
 def _node_line(topology: Topology, branch: Branch) -> str:
-    from rich.markup import escape
+    from topocal.console import safe
 
     data = topology.graph.nodes[branch.node]
     words = [branch.connection.text if branch.connection is not None else ""]
     words += [str(data.get(name) or "") for name in ("label", "model", "bus_id")]
     style = "green" if branch.kind.is_endpoint else "cyan"
-    return f"[{style}]{escape(branch.node)}[/{style}]  {escape(' · '.join(filter(None, words)))}"
+    return f"[{style}]{safe(branch.node)}[/{style}]  {safe(' · '.join(filter(None, words)))}"
 
 
 def _link_lines(links: tuple[Connection, ...]) -> list[str]:
     """One line for each wording and node that such links have in common."""
-    from rich.markup import escape
-
+    from topocal.console import safe
     from topocal.topo.render.sharing import list_names
 
     by_text: dict[str, list[Connection]] = {}
@@ -209,14 +183,14 @@ def _link_lines(links: tuple[Connection, ...]) -> list[str]:
             hub, other = (link.b, link.a) if hub_is_b else (link.a, link.b)
             by_hub.setdefault(hub, []).append(other)
         for hub, others in by_hub.items():
-            lines.append(escape(f"{hub} to {list_names(others)}: {text}"))
+            lines.append(safe(f"{hub} to {list_names(others)}: {text}"))
     return lines
 
 
 def _network_tree(parts: Outline) -> Tree:
-    from rich.markup import escape
     from rich.tree import Tree
 
+    from topocal.console import safe
     from topocal.topo.render.network_panel import tiers_of
     from topocal.topo.render.sharing import list_names
 
@@ -225,22 +199,21 @@ def _network_tree(parts: Outline) -> Tree:
     for tier in tiers:
         for switch in tier.switches[:_MOST_ROWS]:
             ports = tier.attached.get(switch, "")
-            tree.add(f"[cyan]{escape(switch)}[/cyan]  {escape(ports)}")
+            tree.add(f"[cyan]{safe(switch)}[/cyan]  {safe(ports)}")
         if len(tier.switches) > _MOST_ROWS:
             tree.add(f"and {list_names(tier.switches[_MOST_ROWS:])}")
     counts: dict[str, list[Connection]] = {}
     for link in parts.network:
         counts.setdefault(link.text, []).append(link)
     for text, links in counts.items():
-        tree.add(f"{escape(text)}: {len(links)} links")
+        tree.add(f"{safe(text)}: {len(links)} links")
     return tree
 
 
 def _print_shared(shared: list[Shared]) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
-    from topocal.console import console
+    from topocal.console import console, safe
     from topocal.topo.render.sharing import list_names
     from topocal.topo.units import format_rate
 
@@ -252,12 +225,12 @@ def _print_shared(shared: list[Shared]) -> None:
     for row in rows[:_MOST_ROWS]:
         twice = f" ×{row.heaviest:g}" if row.heaviest != 1 else ""
         table.add_row(
-            escape(row.resource.name),
+            safe(row.resource.name),
             str(row.resource.sharing),
             format_rate(row.resource.nominal_Bps),
             f"{row.pairs}{twice}",
-            escape(list_names(row.sources)),
-            escape(list_names(row.destinations)),
+            safe(list_names(row.sources)),
+            safe(list_names(row.destinations)),
         )
     out = console()
     if rows:
@@ -335,10 +308,9 @@ def _shared_document(row: Shared) -> dict[str, Any]:
 
 
 def _machines(*, as_json: bool) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
-    from topocal.console import console, print_json
+    from topocal.console import console, print_json, safe
     from topocal.topo.machines import MACHINES
 
     if as_json:
@@ -355,15 +327,14 @@ def _machines(*, as_json: bool) -> None:
     for name in ("name", "what it is", "source"):
         table.add_column(name)
     for m in MACHINES.values():
-        table.add_row(m.name, escape(m.title), escape(m.source))
+        table.add_row(m.name, safe(m.title), safe(m.source))
     console().print(table)
 
 
 def _nominal(*, as_json: bool) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
-    from topocal.console import console, print_json
+    from topocal.console import console, print_json, safe
     from topocal.topo.nominal import SOURCES
 
     if as_json:
@@ -377,5 +348,5 @@ def _nominal(*, as_json: bool) -> None:
     for name in ("constant", "value", "unit", "source"):
         table.add_column(name, justify="right" if name == "value" else "left")
     for c in SOURCES.values():
-        table.add_row(c.key, f"{c.value:g}", c.unit, escape(c.source))
+        table.add_row(c.key, f"{c.value:g}", c.unit, safe(c.source))
     console().print(table)
