@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from topocal.topo.flow import Flow
     from topocal.topo.topology import Topology
 
-__all__ = ["Finishes", "FluidResult", "Segment", "simulate", "simulate_batch"]
+__all__ = ["Finishes", "FluidResult", "Segment", "simulate", "simulate_batch", "simulate_loads"]
 
 _FLOWS_PER_CALL: Final = 1 << 16
 """Flows of patterns that are simulated in one go; between two goes progress is told."""
@@ -266,7 +266,25 @@ def simulate(
         When a capacity of zero keeps a flow from ever finishing.
     """
     lines, batch = batch_of(topology, [Pattern(flows=tuple(flows), name="the pattern")])
-    loads = Loads.of(lines, capacities)
+    return simulate_loads(flows, Loads.of(lines, capacities), batch, alpha_s=alpha_s, record=record)
+
+
+def simulate_loads(
+    flows: Sequence[Flow],
+    loads: Loads,
+    batch: Batch,
+    *,
+    alpha_s: float = 0.0,
+    record: bool = False,
+) -> FluidResult:
+    """As :func:`simulate`, where the loads of the flows are known: ``batch`` is those flows.
+
+    Raises
+    ------
+    SimulationError
+        When a capacity of zero keeps a flow from ever finishing.
+    """
+    capacities = loads.capacities
     room = _Room(loads, batch, record=record)
     room.run(alpha_s)
     outcome, (row, column) = int(room.outcome[0]), room.culprit[0]

@@ -131,6 +131,13 @@ class Batch:
             self.start_s[low:high],
         )
 
+    def select(self, patterns: NDArray[np.int64]) -> Batch:
+        """Some of the patterns, by number."""
+        lengths = np.diff(self.indptr)[patterns]
+        ends = np.concatenate(([0], np.cumsum(lengths)))
+        flow = np.arange(ends[-1]) + np.repeat(self.indptr[patterns] - ends[:-1], lengths)
+        return Batch(ends, self.pair[flow], self.size_bytes[flow], self.start_s[flow])
+
     @classmethod
     def single(
         cls,

@@ -1,0 +1,72 @@
+"""A machine with capacities, as people name it on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from topocal.topo.what_if import Case
+
+__all__ = ["Found", "find_case"]
+
+_MODEL: Final = "topocal/model"
+_BEGINNING: Final = 4096
+"""The format stands at the beginning of every file that topocal writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A case, and where its capacities come from: ``fitted`` or ``nominal``."""
+
+    case: Case
+    capacities: str
+
+
+def find_case(name: str, *, default_Bps: float | None = None) -> Found:
+    """The machine of a fitted model, a topology file, a tool's output or a reference machine.
+
+    Parameters
+    ----------
+    name
+        A file, or the name of a reference machine.
+    default_Bps
+        Capacity of resources that nothing else says; ``None``: they stay unknown,
+        which is an error as soon as a flow loads one.
+
+    Raises
+    ------
+    InputError
+        When it is none of these, or cannot be read.
+    """
+    import numpy as np
+
+    from topocal.machine import find_topology
+    from topocal.topo.capacities import Capacities
+    from topocal.topo.what_if import Case
+
+    if _is_model(Path(name)):
+        from topocal.solve.model import read_model
+
+        model = read_model(name)
+        capacities = model.capacities
+        if default_Bps is not None:
+            # What a model does not know never binds, unless told otherwise.
+            unknown = np.array([r.capacity_Bps is None for r in model.resources.values()])
+            values = np.where(unknown, default_Bps, capacities.capacity_Bps)
+            capacities = replace(capacities, capacity_Bps=values)
+        return Found(Case(topology=model.topology, capacities=capacities), "fitted")
+    topology = find_topology(name)
+    capacities = Capacities.of(topology, default_Bps=default_Bps, needed=())
+    return Found(Case(topology=topology, capacities=capacities), "nominal")
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a file says that it is a model; whatever else is wrong, its reader tells."""
+    try:
+        with path.open("rb") as stream:
+            beginning = stream.read(_BEGINNING)
+    except OSError:
+        return False
+    return beginning.lstrip().startswith(b"{") and f'"{_MODEL}"'.encode() in beginning
