@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -138,22 +138,11 @@ def assemble(
     """
     seconds = _seconds(crossings, drafts, runs)
 
-    def rounds_of(kept: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-        if one_by_one:
-            return tuple((k,) for k in range(len(kept)))
-        return pack(crossings, [drafts[k].rows for k in kept], [seconds[k] for k in kept])
-
-    kept = list(range(len(drafts)))
     notes = list(prior.notes)
-    if budget.patterns is not None or budget.seconds is not None:
-        order = by_information([d.worth for d in drafts])
-        allowed = len(order) if budget.patterns is None else min(len(order), budget.patterns)
-        if budget.seconds is not None:
-            allowed = _within(order[:allowed], budget.seconds, rounds_of, seconds)
-        kept = sorted(order[:allowed])
-        if len(kept) < len(drafts):
-            notes.append(f"the budget leaves out {len(drafts) - len(kept)} of {len(drafts)}")
-    rounds = rounds_of(kept)
+    rounds = _rounds(crossings, drafts, seconds, budget, one_by_one)
+    kept = sorted(k for members in rounds for k in members)
+    if len(kept) < len(drafts):
+        notes.append(f"the budget leaves out {len(drafts) - len(kept)} of {len(drafts)}")
     place = {k: at for at, k in enumerate(kept)}
     names = crossings.names
     largest = runs.sizes_bytes[-1]
@@ -174,7 +163,7 @@ def assemble(
             )
             for k in kept
         ),
-        rounds=rounds,
+        rounds=tuple(tuple(place[k] for k in members) for members in rounds),
         resources=findings(
             topology, crossings, prior, [_placed(v, place) for v in verdicts], pinned
         ),
@@ -204,31 +193,41 @@ def _most_flows_at_one_end(crossings: Crossings, rows: Sequence[int]) -> int:
     return max(ends.values())
 
 
-def _within(
-    order: Sequence[int],
-    allowed_s: float,
-    rounds_of: Callable[[Sequence[int]], tuple[tuple[int, ...], ...]],
+def _rounds(
+    crossings: Crossings,
+    drafts: Sequence[Draft],
     seconds: Sequence[float],
-) -> int:
-    """How many of ``order``, from the front, fit into the time."""
+    budget: Budget,
+    one_by_one: bool,
+) -> tuple[tuple[int, ...], ...]:
+    """The drafts that the budget allows, in rounds."""
+    patterns = [d.rows for d in drafts]
+
+    def packed(chosen: Sequence[int], if_free: Sequence[int] = ()) -> tuple[tuple[int, ...], ...]:
+        if one_by_one:
+            return tuple((k,) for k in sorted(chosen))
+        return pack(crossings, patterns, seconds, chosen=chosen, if_free=if_free)
+
+    if budget.patterns is None and budget.seconds is None:
+        return packed(range(len(drafts)))
+    order = by_information([d.worth for d in drafts])[: budget.patterns]
+    if budget.seconds is None:
+        return packed(order)
 
     def whole(number: int) -> float:
-        kept = sorted(order[:number])
-        return math.fsum(max(seconds[kept[k]] for k in members) for members in rounds_of(kept))
+        return math.fsum(max(seconds[k] for k in members) for members in packed(order[:number]))
 
-    if not order:
-        return 0
-    if whole(1) > allowed_s:
+    if order and whole(1) > budget.seconds:
         raise InputError(
             f"one pattern takes {format_seconds(whole(1))}, the budget is "
-            f"{format_seconds(allowed_s)}",
+            f"{format_seconds(budget.seconds)}",
             remedy="allow more, or give fewer sizes or repeats",
         )
-    low, high = 1, len(order)
+    low, high = min(1, len(order)), len(order)
     while low < high:
         middle = (low + high + 1) // 2
-        if whole(middle) <= allowed_s:
+        if whole(middle) <= budget.seconds:
             low = middle
         else:
             high = middle - 1
-    return low
+    return packed(order[:low], order[low:])

@@ -2,8 +2,9 @@
 
 Everything is per byte: pair ``p`` takes ``cost[k]`` seconds of class ``indices[k]``
 for ``k`` in ``indptr[p]:indptr[p + 1]``.  Busy seconds follow the law of
-:mod:`topocal.topo.busiest`.  Of candidates that do equally well the one whose
-endpoints are used least is taken, then the first in the order given.
+:mod:`topocal.topo.busiest`.  Of candidates that do about equally well the one
+that crosses least is taken, then the one whose endpoints are used least, then the
+first in the order given.
 """
 
 from __future__ import annotations
@@ -32,6 +33,37 @@ def _busy(load: float, count: int, more: float, law: int, kappa: float) -> float
         # A lone flow takes the time of one of its capacities, which counts already.
         return kappa * (load + more) if count > 0 else 0.0
     return load + more
+
+
+@inlined
+def _pick(
+    worth: NDArray[np.float64],
+    cap: float,
+    slack: float,
+    candidates: NDArray[np.int32],
+    source: NDArray[np.int32],
+    destination: NDArray[np.int32],
+    indptr: NDArray[np.int64],
+    used: NDArray[np.int64],
+) -> int:
+    """Which candidate to take, -1 where none is worth zero or more.
+
+    Beyond ``cap`` all are equally good, and so are those within a share ``slack`` of the best.
+    """
+    best = -1.0
+    for i in range(len(candidates)):
+        best = max(best, min(worth[i], cap))
+    enough = best * (1.0 - slack) if best > 0.0 else best
+    at, crossed, uses = -1, 0, 0
+    for i in range(len(candidates)):
+        if worth[i] < 0.0 or min(worth[i], cap) < enough:
+            continue
+        p = candidates[i]
+        here = indptr[p + 1] - indptr[p]
+        used_here = used[source[p]] + used[destination[p]]
+        if at < 0 or here < crossed or (here == crossed and used_here < uses):
+            at, crossed, uses = i, here, used_here
+    return at
 
 
 @inlined
@@ -73,6 +105,7 @@ def grow(
     candidates: NDArray[np.int32],
     disjoint: bool,
     enough: float,
+    slack: float,
     most: int,
     patience: int,
     source: NDArray[np.int32],
@@ -98,6 +131,8 @@ def grow(
         Whether an endpoint may appear in one flow only.
     enough
         Ratio of the target's busy seconds to any other's at which to stop.
+    slack
+        Pairs whose ratios differ by less than this share are equally good.
     most
         Largest number of flows.
     patience
@@ -115,15 +150,14 @@ def grow(
     nothing else).
     """
     taken = np.zeros(len(candidates), np.bool_)
+    worth = np.empty(len(candidates))
     rivals = 0.0
     n, best_n, best = 0, 0, 0.0
     while n < most:
-        at = -1
-        top, top_rivals, least = -1.0, 0.0, 0
         for i in range(len(candidates)):
             p = candidates[i]
-            a, b = source[p], destination[p]
-            if taken[i] or (disjoint and (busy_end[a] or busy_end[b])):
+            worth[i] = -1.0
+            if taken[i] or (disjoint and (busy_end[source[p]] or busy_end[destination[p]])):
                 continue
             mine, others = 0.0, rivals
             for k in range(indptr[p], indptr[p + 1]):
@@ -133,22 +167,23 @@ def grow(
                     mine = u
                 elif u > others:
                     others = u
-            ratio = mine / others if others > 0.0 else (np.inf if mine > 0.0 else 0.0)
-            uses = used[a] + used[b]
-            if ratio > top * (1.0 + _SAME) or (ratio >= top * (1.0 - _SAME) and uses < least):
-                at, top, top_rivals, least = i, ratio, others, uses
+            worth[i] = mine / others if others > 0.0 else (np.inf if mine > 0.0 else 0.0)
+        at = _pick(worth, enough, slack, candidates, source, destination, indptr, used)
         if at < 0:
             break
         p = candidates[at]
+        for k in range(indptr[p], indptr[p + 1]):
+            s = indices[k]
+            if s != target:
+                rivals = max(rivals, _busy(load[s], count[s], cost[k], law[s], kappa[s]))
         taken[at] = True
         busy_end[source[p]] = True
         busy_end[destination[p]] = True
         _join(p, indptr, indices, cost, law, load, count)
-        rivals = top_rivals
         chosen[n] = p
         n += 1
-        if top > best * (1.0 + _SAME):
-            best, best_n = top, n
+        if worth[at] > best * (1.0 + _SAME):
+            best, best_n = worth[at], n
         if best >= enough or n - best_n >= patience:
             break
     for i in range(n):
@@ -165,6 +200,7 @@ def grow_contrast(
     candidates: NDArray[np.int32],
     most: int,
     hidden: float,
+    slack: float,
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     cost: NDArray[np.float64],
@@ -183,6 +219,8 @@ def grow_contrast(
     ----------
     hidden
         Seconds per flow of a capacity that no topology shows and that all of them share.
+    slack
+        Flows whose ratios differ by less than this share are equally good.
 
     Returns
     -------
@@ -190,40 +228,39 @@ def grow_contrast(
     time by capacities, and that ratio.
     """
     taken = np.zeros(len(candidates), np.bool_)
+    worth = np.empty(len(candidates))
     _join(first, indptr, indices, cost, law, load, count)
     chosen[0] = first
     n = 1
     sum_s, longest = solo[first], solo[first]
     best_n, best = 0, 0.0
     while n < most:
-        at, best_here, longest_here, least = -1, -1.0, 0.0, 0
         for i in range(len(candidates)):
             p = candidates[i]
+            worth[i] = -1.0
             if taken[i] or p == first:
                 continue
-            t = longest
+            t = max(longest, (n + 1) * hidden)
             for k in range(indptr[p], indptr[p + 1]):
                 s = indices[k]
                 if law[s] != _TIME_SHARED:
                     t = max(t, _busy(load[s], count[s], cost[k], law[s], 1.0))
-            whole = max(t, (n + 1) * hidden)
-            ratio = (sum_s + solo[p]) / whole if whole > 0.0 else 0.0
-            uses = used[source[p]] + used[destination[p]]
-            if ratio > best_here * (1.0 + _SAME) or (
-                ratio >= best_here * (1.0 - _SAME) and uses < least
-            ):
-                at, best_here, longest_here, least = i, ratio, t, uses
+            worth[i] = (sum_s + solo[p]) / t if t > 0.0 else 0.0
+        at = _pick(worth, np.inf, slack, candidates, source, destination, indptr, used)
         if at < 0:
             break
         p = candidates[at]
+        for k in range(indptr[p], indptr[p + 1]):
+            s = indices[k]
+            if law[s] != _TIME_SHARED:
+                longest = max(longest, _busy(load[s], count[s], cost[k], law[s], 1.0))
         taken[at] = True
         _join(p, indptr, indices, cost, law, load, count)
         chosen[n] = p
         n += 1
         sum_s += solo[p]
-        longest = longest_here
-        if best_here > best * (1.0 + _SAME):
-            best, best_n = best_here, n
+        if worth[at] > best * (1.0 + _SAME):
+            best, best_n = worth[at], n
     for i in range(n):
         _clear(chosen[i], indptr, indices, load, count)
     return best_n, best
@@ -233,6 +270,8 @@ def grow_contrast(
 def second_of_two(
     first: int,
     candidates: NDArray[np.int32],
+    enough: float,
+    slack: float,
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     cost: NDArray[np.float64],
@@ -243,12 +282,13 @@ def second_of_two(
     load: NDArray[np.float64],
     count: NDArray[np.int32],
 ) -> int:
-    """The candidate that shares least with ``first`` besides what both must cross.
+    """The candidate that leaves the clearest bottleneck together with ``first``, -1: none.
 
-    Among those, the one that leaves the clearest bottleneck, -1 where there is none.
+    Bottlenecks beyond ``enough``, and those that differ by less than a share ``slack``, are
+    equally clear.
     """
+    worth = np.full(len(candidates), -1.0)
     _join(first, indptr, indices, cost, law, load, count)
-    found, best, least = -1, np.inf, 0
     for i in range(len(candidates)):
         p = candidates[i]
         if p == first:
@@ -272,16 +312,10 @@ def second_of_two(
                     t2, t = t, u
                 elif u > t2:
                     t2 = u
-        closeness = t2 / t if t > 0.0 else np.inf
-        uses = used[source[p]] + used[destination[p]]
-        if (
-            found < 0
-            or closeness < best * (1.0 - _SAME)
-            or (closeness <= best * (1.0 + _SAME) and uses < least)
-        ):
-            found, best, least = p, closeness, uses
+        worth[i] = t / t2 if t2 > 0.0 else np.inf
     _clear(first, indptr, indices, load, count)
-    return found
+    at = _pick(worth, enough, slack, candidates, source, destination, indptr, used)
+    return candidates[at] if at >= 0 else -1
 
 
 @compiled

@@ -174,8 +174,7 @@ class _Couples:
             self._wins,
         )
         wins = self._wins[: len(rows)]
-        uses = search.used[c.source[rows]] + search.used[c.destination[rows]]
-        for at in np.lexsort((uses, -wins))[:_TRIED].tolist():
+        for at in np.lexsort((search.price(rows), -wins))[:_TRIED].tolist():
             couple = (int(rows[at]), int(c.reverse[rows[at]]))
             if min(couple) >= 0 and joint(search, one, other, couple) >= search.clear:
                 return couple

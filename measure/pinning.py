@@ -26,7 +26,7 @@ from topocal.measure.crossings import FATPIPE
 if TYPE_CHECKING:
     from topocal.measure.crossings import Crossings
 
-__all__ = ["Found", "Search", "Weights"]
+__all__ = ["SLACK", "Found", "Search", "Weights"]
 
 _MOST_CANDIDATES: Final = 4096
 """Of more pairs that cross a resource, a well-spread choice of so many is considered."""
@@ -38,6 +38,10 @@ _ROOTS: Final = 4
 
 _PATIENCE: Final = 8
 """Flows added without a better ratio before the greedy choice gives up."""
+
+SLACK: Final = 0.1
+"""Flows that do equally well but for this share are exchanged for those that cross less and
+whose endpoints are used less: nominal capacities are no better than that."""
 
 _WORTH: Final = 1.001
 """A pattern of a less simple kind must be better by so much."""
@@ -106,6 +110,12 @@ class Search:
         for p in rows:
             self.used[self.crossings.source[p]] += 1
             self.used[self.crossings.destination[p]] += 1
+
+    def price(self, rows: Ints) -> NDArray[np.int64]:
+        """What decides among equally good pairs, as in :mod:`topocal.measure.design_kernel`."""
+        c = self.crossings
+        crossed = c.indptr[rows + 1] - c.indptr[rows]
+        return (crossed << 40) + self.used[c.source[rows]] + self.used[c.destination[rows]]
 
     def weigh(self, patterns: Sequence[Sequence[int]]) -> Weights:
         """Busiest and next busiest class of each pattern."""
@@ -178,12 +188,31 @@ class Search:
         most: int = _MOST_FLOWS,
         patience: int = _PATIENCE,
     ) -> Found:
+        """Flows added greedily: at leisure, and strictly where that is not enough."""
+        found = Found((), 0.0)
+        for slack in (SLACK, 0.0):
+            again = self._grown(target, candidates, disjoint, slack, most, patience)
+            found = again if again.ratio > found.ratio else found
+            if found.ratio >= self.clear:
+                break
+        return found
+
+    def _grown(
+        self,
+        target: int,
+        candidates: Ints,
+        disjoint: bool,
+        slack: float,
+        most: int,
+        patience: int,
+    ) -> Found:
         c = self.crossings
         n, ratio = design_kernel.grow(
             target,
             candidates,
             disjoint,
             self.clear,
+            slack,
             most,
             patience,
             c.source,

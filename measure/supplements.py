@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.measure import design_kernel
+from topocal.measure.pinning import SLACK
 
 if TYPE_CHECKING:
     from topocal.measure.pinning import Search
@@ -134,13 +135,15 @@ def _fastest_two(search: Search, rows: Ints) -> tuple[int, int]:
     c = search.crossings
     solo = c.solo_s[rows]
     order = np.sort(solo)
-    uses = search.used[c.source[rows]] + search.used[c.destination[rows]]
-    fastest = np.flatnonzero(solo <= order[0] * (1 + _SAME))
-    first = int(rows[fastest[np.argmin(uses[fastest])]])
-    rest = rows[(solo <= order[1] * (1 + _SAME)) & (rows != first)]
+    price = search.price(rows)
+    fastest = np.flatnonzero(solo <= order[0] * (1 + SLACK))
+    first = int(rows[fastest[np.argmin(price[fastest])]])
+    rest = rows[(solo <= order[1] * (1 + SLACK)) & (rows != first)]
     second = design_kernel.second_of_two(
         first,
         rest,
+        search.clear,
+        SLACK,
         c.indptr,
         c.indices,
         c.cost_s,
@@ -158,17 +161,17 @@ def _most_telling(search: Search, rows: Ints, fastest: int, hidden: float) -> tu
     """The set that tells most, and its ratio."""
     c = search.crossings
     solo = c.solo_s[rows]
-    slowest = rows[solo >= solo.max() * (1 - _SAME)]
-    uses = search.used[c.source[slowest]] + search.used[c.destination[slowest]]
+    slowest = rows[solo >= solo.max() * (1 - SLACK)]
     chosen = np.empty(_WIDEST, dtype=np.int32)
     best: Rows = ()
     best_ratio = 0.0
-    for first in (fastest, int(slowest[np.argmin(uses)])):
+    for first in (fastest, int(slowest[np.argmin(search.price(slowest))])):
         n, ratio = design_kernel.grow_contrast(
             first,
             rows,
             _WIDEST,
             hidden,
+            SLACK,
             c.indptr,
             c.indices,
             c.cost_s,
@@ -216,7 +219,7 @@ def lone_flows(
                 continue
             to = c.destination[rows]
             met = receives[to] if n <= _EACH_SENDS else receives[to] + sends[to]
-            row = int(rows[np.lexsort((met, ~preferred[rows]))[0]])
+            row = int(rows[np.lexsort((search.price(rows), met, ~preferred[rows]))[0]])
             sends[endpoint] += 1
             receives[c.destination[row]] += 1
             search.take((row,))

@@ -328,7 +328,7 @@ def test_supplements_that_were_measured_are_not_repeated() -> None:
 def test_after_a_fit_only_what_it_makes_worthwhile_is_new() -> None:
     topology = star(20, 20, 20, 20)
     first = design(topology)
-    fitted = {name: 1 / (20 * GB) for name in topology.resources}
+    fitted = dict.fromkeys(topology.resources, 1 / (20 * GB))
     slow = {"gpu3->switch0": 1 / (10 * GB), "switch0->gpu3": 1 / (10 * GB)}
     again = design(
         topology,
@@ -420,13 +420,13 @@ def test_a_budget_keeps_the_first_of_each_make_and_says_what_it_left_out() -> No
     assert any("leaves out" in note for note in small.notes)
 
 
-@pytest.mark.parametrize("share", [0.4, 0.7, 0.9])
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
 def test_a_budget_of_time_is_kept_and_used(share: float) -> None:
     topology = l40s()
     whole = design(topology)
     part = design(topology, budget_s=whole.seconds * share)
     assert part.seconds <= whole.seconds * share
-    assert len(part.patterns) >= 0.4 * share * len(whole.patterns)
+    assert len(part.patterns) >= 0.5 * share * len(whole.patterns)
 
 
 def test_a_larger_budget_keeps_what_a_smaller_one_does() -> None:

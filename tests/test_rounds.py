@@ -99,6 +99,21 @@ def test_what_was_fitted_makes_no_difference() -> None:
     assert pack(setting.crossings, patterns, [1.0, 1.0, 1.0]) == ((0, 1), (2,))
 
 
+# Card 0 to 1 takes 2 s.  What fits beside it for no more than that is added, what takes longer
+# or meets one of its cards is not.
+def test_what_takes_no_more_time_is_added_for_free() -> None:
+    setting = Setting.of(two_sides(3, 1000), None)
+    patterns = _rows(setting, [(0, 1)], [(3, 4)], [(3, 5)], [(1, 2)], [(2, 5)])
+    rounds = pack(
+        setting.crossings,
+        patterns,
+        [2.0, 3.0, 2.0, 1.0, 1.0],
+        chosen=[0],
+        if_free=[1, 2, 3, 4],
+    )
+    assert rounds == ((0, 2),)
+
+
 def test_no_patterns_make_no_rounds() -> None:
     setting = Setting.of(two_sides(1, 30), None)
     assert pack(setting.crossings, [], []) == ()
