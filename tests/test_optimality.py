@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.optimize import LinearConstraint, linprog, milp
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array, lil_array
 
 from topocal.solve.integer import ProgramStatus, relative_gap
@@ -81,7 +81,7 @@ def binary_program(
     solution = milp(
         cost,
         constraints=LinearConstraint(rows.tocsr(), low, high),
-        bounds=(lower, upper),
+        bounds=Bounds(lower, upper),
         integrality=np.concatenate((np.zeros(r + s), np.ones(n), [0])),
         options={"mip_rel_gap": 0.0},
     )
@@ -224,7 +224,7 @@ def test_the_bound_is_the_least_over_all_choices_of_the_busiest(seed: int) -> No
         bounds = [(-20, 20)] * 3 + [(0, epsilon)] * 3
         solution = linprog([0] * 3 + [1] * 3, A_ub=rows, b_ub=limits, bounds=bounds)
         if solution.status == 0:
-            least = min(least, solution.fun)
+            least = min(least, float(solution.fun))
     found = certify_l1(loads, y, x, epsilon=epsilon, time_limit_s=60)
     assert found.bound == pytest.approx(least, rel=1e-4, abs=1e-6)
 
