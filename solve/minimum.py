@@ -388,7 +388,8 @@ def _sentences(
     if demands.engines is not None and time_shared:
         kappa = math.exp(demands.engines.log_kappa)
         which = "" if not demands.engines.free else f"{len(time_shared)} "
-        resources += f" and {which}time-shared receivers (overlap factor {kappa:.3g})"
+        word = "receiver" if len(time_shared) == 1 else "receivers"
+        resources += f" and {which}time-shared {word} (overlap factor {kappa:.3g})"
     verb = "explains" if n == 1 and not time_shared else "explain"
     proof = (
         "no fewer do"

@@ -254,8 +254,11 @@ class Program:
         else:
             slowness, time_shared = self._full(chosen, constraints)
         price, step = self._price()
+        cost = price @ chosen
+        if time_shared is not None:
+            cost = cost + step * cp.sum(time_shared)
         outcome = solve_integer(
-            cp.Problem(cp.Minimize(price @ chosen), constraints),
+            cp.Problem(cp.Minimize(cost), constraints),
             "fewest resources",
             time_limit_s=time_limit_s,
             absolute_gap=WHOLE * step,
@@ -273,14 +276,19 @@ class Program:
         return outcome, Choice(columns=columns, x=x, time_shared=flags)
 
     def _price(self) -> tuple[Floats, float]:
-        """One for each resource, and so little for its oddity that it decides only between
-        explanations of one size; and the least by which two prices differ."""
-        oddity = self.demands.oddity
-        if oddity is None or not oddity.any():
-            return np.ones(len(self.slowest)), 1.0
+        """One for each resource, and so little for its oddity (and for a free receiver that is
+        time-shared) that it decides only between explanations of one size; and that little."""
+        oddity = np.zeros(len(self.slowest))
+        if self.demands.oddity is not None:
+            oddity += self.demands.oddity
+        engines = self._engines
+        receivers = len(engines.names) if engines is not None and engines.free else 0
         # An explanation never needs more resources than there are scenarios.
-        step = 1.0 / (1.0 + float(oddity.max()) * len(self.demands.scenarios))
-        return np.asarray(1.0 + step * oddity, dtype=np.float64), step
+        most = float(oddity.max(initial=0.0)) * len(self.demands.scenarios) + receivers
+        if not most:
+            return np.ones(len(oddity)), 1.0
+        step = 1.0 / (1.0 + most)
+        return 1.0 + step * oddity, step
 
     def _cover(self, chosen: Any) -> list[Any]:
         """Every need has a chosen resource; of "some one of these", one scenario does."""

@@ -224,7 +224,7 @@ def test_the_bound_is_the_least_over_all_choices_of_the_busiest(seed: int) -> No
         bounds = [(-20, 20)] * 3 + [(0, epsilon)] * 3
         solution = linprog([0] * 3 + [1] * 3, A_ub=rows, b_ub=limits, bounds=bounds)
         if solution.status == 0:
-            least = min(least, float(solution.fun))
+            least = min(least, float(solution.fun or 0.0))
     found = certify_l1(loads, y, x, epsilon=epsilon, time_limit_s=60)
     assert found.bound == pytest.approx(least, rel=1e-4, abs=1e-6)
 
