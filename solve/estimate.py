@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.linalg import splu
 
+from topocal.solve.coordinate_kernel import sweep
 from topocal.solve.fitting_kernel import gather
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
@@ -52,6 +53,10 @@ SOFTNESS: Final = (1.0, 0.3, 0.1)
 """Widths of the soft assignment, in noise units, one after the other."""
 
 MOST_STEPS: Final = 40
+MOST_SWEEPS: Final = 4
+DOUBT: Final = 2.5
+"""Deviations from which an observation is badly met."""
+
 LEAST_GAIN: Final = 1e-5
 """Relative fall of the cost below which a stage ends; the soft ones only lead the way."""
 SHORTEST_STEP: Final = 1e-3
@@ -202,10 +207,65 @@ def estimate(
         quick = _Diagonal(cost)
         for softness in SOFTNESS:
             x, log_kappa, best = _settle(cost, quick.step, x, log_kappa, best, softness)
-        if len(rows.shared):
-            newton = partial(_gauss_newton, cost)
-            x, log_kappa, best = _settle(cost, newton, x, log_kappa, best, SOFTNESS[-1])
+        newton = partial(_gauss_newton, cost)
+        for _ in range(MOST_SWEEPS):
+            if len(rows.shared):
+                x, log_kappa, best = _settle(cost, newton, x, log_kappa, best, SOFTNESS[-1])
+            swept, value = _sweep(cost, x, log_kappa, best)
+            if not best - value > LEAST_GAIN * max(1.0, best):
+                break
+            x, log_kappa, best = _settle(cost, quick.step, swept, log_kappa, value, SOFTNESS[-1])
     return _result(cost, x, log_kappa, best, first, prior, loaded)
+
+
+def _sweep(
+    cost: Cost, x: NDArray[np.float64], log_kappa: NDArray[np.float64], best: float
+) -> tuple[NDArray[np.float64], float]:
+    """Every doubtful capacity to its best value while the others stay, and the cost there.
+
+    Steps cannot leave a point where a resource explains what another explains nearly as
+    well; this can.  Doubtful is what carries a badly met observation, or stands far from
+    its specification.
+    """
+    rows = cost.rows
+    predicted = predict_log_seconds(rows, x, log_kappa)
+    bad = np.abs(predicted - rows.log_seconds) > DOUBT * rows.sigma
+    owner = np.repeat(np.arange(len(bad)), np.diff(rows.log_load.indptr))
+    doubtful = np.bincount(
+        rows.log_load.indices, weights=bad[owner].astype(float), minlength=len(x)
+    ).astype(bool)
+    pull_to, pull = np.zeros(len(x)), np.zeros(len(x))
+    pull_to[cost.columns], pull[cost.columns] = cost.pull_to, cost.pull / cost.unit
+    doubtful |= pull * np.abs(np.where(cost.fitted, x - pull_to, 0.0)) > 1.0
+    wanted = np.flatnonzero(doubtful & cost.fitted)
+    engine = np.full(len(bad), -np.inf)
+    if len(rows.shared):
+        busy, _ = rows.shared.busy(rows.solo(x), log_kappa)
+        np.maximum.at(engine, rows.shared.row, busy)
+        # What an engine adds up does not stay while one of its terms moves.
+        binding = first_busiest(rows.pair_weight, x)[np.unique(rows.shared.pair)]
+        added_up = rows.pair_weight.indices[binding[binding >= 0]]
+        wanted = np.setdiff1d(wanted, added_up)
+    columns = rows.log_load.tocsc()
+    swept = x.copy()
+    moved = sweep(
+        wanted.astype(np.int64),
+        rows.log_load.indptr.astype(np.int64),
+        rows.log_load.indices.astype(np.int64),
+        rows.log_load.data,
+        columns.indptr.astype(np.int64),
+        columns.indices.astype(np.int64),
+        columns.data,
+        swept,
+        rows.log_seconds,
+        rows.sigma,
+        engine,
+        pull_to,
+        pull,
+        HUBER,
+    )
+    value = cost(swept, log_kappa) if moved else best
+    return (swept, value) if value < best else (x, best)
 
 
 def _result(

@@ -27,6 +27,9 @@ from topocal.topo.topology import Topology
 
 __all__ = ["fit"]
 
+_LARGEST_LOG = 700.0
+"""exp of more is not a float."""
+
 
 def fit(measurements: Measurements, topology: Topology | None = None) -> Model:
     """Fit every resource's capacity to the measurements.
@@ -227,7 +230,8 @@ def _finite(value: float) -> float | None:
 
 
 def _Bps(x: float) -> float | None:
-    return math.exp(-x) if math.isfinite(x) else None
+    """Bytes per second; None where nothing is known, or nothing that a float could hold."""
+    return math.exp(-x) if abs(x) < _LARGEST_LOG else None
 
 
 def _findings(consistency: Consistency) -> tuple[str, ...]:

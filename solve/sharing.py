@@ -271,7 +271,12 @@ class _Problem:
         telling = (shared.side == side) & (self._spread(self.rows, fit.estimate) > SPREAD)
         if not telling.any():
             return False
-        busy, _ = shared.busy(self.rows.solo(fit.estimate.x), np.full(2, math.log(LEAST_KAPPA)))
+        # Rates as the pairs read them: a fit without engines may have bent them to the fans.
+        solo = self.rows.solo(fit.estimate.x)
+        if self._by_pairs is not None:
+            by_pairs = self.rows.solo(np.where(self._start, self._by_pairs.x, -np.inf))
+            solo = np.where(np.isfinite(by_pairs), by_pairs, solo)
+        busy, _ = shared.busy(solo, np.full(2, math.log(LEAST_KAPPA)))
         row = shared.row[telling]
         lead = (busy[telling] - self.rows.log_seconds[row]) / self.rows.sigma[row]
         return bool((lead > SIGMAS).mean() > 0.5)
