@@ -147,7 +147,7 @@ def unknown_capacity(names: list[str]) -> TopologyError:
     verb = "is" if len(names) == 1 else "are"
     return TopologyError(
         f"the capacity of {_listed(names)} {verb} unknown",
-        remedy=f"give it, for example --set '{names[0]}=25GB/s', or a default for all",
+        remedy=f"give it, for example --set '{names[0]}=25GB/s', or a default for all (--default)",
         about=names,
     )
 

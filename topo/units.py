@@ -132,9 +132,12 @@ def format_bytes(value_bytes: float) -> str:
     '256 MiB'
     >>> format_bytes(1500000)
     '1.5 MB'
+    >>> format_bytes(8e9)
+    '8 GB'
     """
     for name in ("ti", "gi", "mi", "ki"):
-        if value_bytes and value_bytes % _BINARY[name] == 0:
+        # 8e9 is a whole number of KiB too, but nobody means it that way.
+        if value_bytes and value_bytes % _BINARY[name] == 0 and value_bytes < 1e4 * _BINARY[name]:
             return f"{value_bytes / _BINARY[name]:.0f} {name[0].upper()}iB"
     return _scaled(value_bytes, "B", _DECIMAL)
 

@@ -18,7 +18,7 @@ _BEGINNING: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A case, and where its capacities come from: ``fitted`` or ``nominal``."""
+    """A case, and where its capacities come from, in words: ``fitted`` or ``nominal``."""
 
     case: Case
     capacities: str
@@ -44,8 +44,10 @@ def find_case(name: str, *, default_Bps: float | None = None) -> Found:
 
     from topocal.machine import find_topology
     from topocal.topo.capacities import Capacities
+    from topocal.topo.units import format_rate
     from topocal.topo.what_if import Case
 
+    assumed = "" if default_Bps is None else f" or {format_rate(default_Bps)}"
     if _is_model(Path(name)):
         from topocal.solve.model import read_model
 
@@ -56,10 +58,10 @@ def find_case(name: str, *, default_Bps: float | None = None) -> Found:
             unknown = np.array([r.capacity_Bps is None for r in model.resources.values()])
             values = np.where(unknown, default_Bps, capacities.capacity_Bps)
             capacities = replace(capacities, capacity_Bps=values)
-        return Found(Case(topology=model.topology, capacities=capacities), "fitted")
+        return Found(Case(topology=model.topology, capacities=capacities), f"fitted{assumed}")
     topology = find_topology(name)
     capacities = Capacities.of(topology, default_Bps=default_Bps, needed=())
-    return Found(Case(topology=topology, capacities=capacities), "nominal")
+    return Found(Case(topology=topology, capacities=capacities), f"nominal{assumed}")
 
 
 def _is_model(path: Path) -> bool:

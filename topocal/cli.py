@@ -21,6 +21,7 @@ from topocal.commands.plan import plan
 from topocal.commands.predict import predict
 from topocal.commands.read import read
 from topocal.commands.show import show
+from topocal.commands.simulate import simulate
 from topocal.topo.errors import TopocalError
 
 __all__ = ["app", "main"]
@@ -62,6 +63,7 @@ app.command(name="show")(show)
 app.command(name="plan")(plan)
 app.command(name="fit")(fit)
 app.command(name="predict")(predict)
+app.command(name="simulate")(simulate)
 app.command(name="demo")(demo)
 
 

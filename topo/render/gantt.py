@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from topocal.topo.fluid import FluidResult, Segment
 
-__all__ = ["MOST_FLOWS", "gantt_html", "gantt_svg"]
+__all__ = ["MOST_FLOWS", "colours_of", "gantt_html", "gantt_svg"]
 
 MOST_FLOWS: Final = 200
 """So many rows are drawn: of more flows those that finish last."""
@@ -34,6 +34,7 @@ _COLOURS: Final = 8
 _STRIPS: Final = 6
 _STRIP_HEIGHT: Final = 26.0
 _MARGIN: Final = 20.0
+_TITLE: Final = 16.0
 _LONGEST_LABEL: Final = 34
 _TICKS: Final = 7
 
@@ -72,11 +73,26 @@ class _Mark:
     colour: str = ""
 
 
+def colours_of(*results: FluidResult) -> dict[str, str]:
+    """A colour for each of the resources that limit most, the same in all drawings.
+
+    Raises
+    ------
+    SimulationError
+        When a simulation kept no record.
+    """
+    limits: Counter[str] = Counter()
+    for result in results:
+        limits.update(_time_limited([result.segments(k) for k in _shown(result)]))
+    return {name: f"c{k}" for k, (name, _) in enumerate(limits.most_common(_COLOURS))}
+
+
 def gantt_svg(
     result: FluidResult,
     *,
     title: str,
     labels: Mapping[str, str] | None = None,
+    colours: Mapping[str, str] | None = None,
     until_s: float | None = None,
     width: float = 960.0,
 ) -> str:
@@ -90,6 +106,8 @@ def gantt_svg(
         What stands above.
     labels
         Names of resources for people, by id; the id where there is none.
+    colours
+        From :func:`colours_of`; ``None``: those of this result alone.
     until_s
         Where the axis ends; ``None``: when the last flow finishes.  Give the same to
         drawings that are to be compared.
@@ -101,11 +119,10 @@ def gantt_svg(
     SimulationError
         When the simulation kept no record.
     """
-    return (
-        _environment()
-        .get_template("gantt.svg.j2")
-        .render(_page(result, title, labels or {}, until_s, max(width, 480.0)))
-    )
+    if colours is None:
+        colours = colours_of(result)
+    page = _page(result, title, labels or {}, colours, until_s, max(width, 480.0))
+    return _environment().get_template("gantt.svg.j2").render(page)
 
 
 def gantt_html(
@@ -146,6 +163,7 @@ def _page(
     result: FluidResult,
     title: str,
     labels: Mapping[str, str],
+    colours: Mapping[str, str],
     until_s: float | None,
     width: float,
 ) -> dict[str, object]:
@@ -153,7 +171,6 @@ def _page(
     shown = _shown(result)
     segments = [result.segments(k) for k in shown]
     limits = _time_limited(segments)
-    colours = {name: f"c{k}" for k, (name, _) in enumerate(limits.most_common(_COLOURS))}
     end = until_s or result.seconds
     texts = [_flow_label(result, k) for k in shown]
     busiest = [name for name, _ in limits.most_common(_STRIPS)]
@@ -173,7 +190,7 @@ def _page(
     strips = [
         _Strip(
             label=names[name],
-            colour=colours[name],
+            colour=colours.get(name, "other"),
             y=below + 52.0 + k * (_STRIP_HEIGHT + 8.0),
             path=_steps(result, name, left, scale, below + 52.0 + k * (_STRIP_HEIGHT + 8.0), end),
         )
@@ -182,7 +199,7 @@ def _page(
     legend_top = below + 52.0 + len(strips) * (_STRIP_HEIGHT + 8.0) + 16.0
     legend, bottom = _legend(limits, colours, names, legend_top, width)
     return {
-        "title": title,
+        "title": shorten(title, int((width - 2 * _MARGIN) / text_width("n", _TITLE))),
         "subtitle": _subtitle(result, len(shown)),
         "width": width,
         "height": bottom + _MARGIN,
@@ -301,9 +318,10 @@ def _legend(
     width: float,
 ) -> tuple[list[_Mark], float]:
     """Colours and what they mean, in lines as wide as the page; and where they end."""
-    entries = [(colours[name], names[name]) for name in colours]
-    if len(limits) > len(colours):
-        entries.append(("other", f"{len(limits) - len(colours)} other resources"))
+    entries = [(colour, names[name]) for name, colour in colours.items() if name in limits]
+    others = len(limits) - len(entries)
+    if others:
+        entries.append(("other", f"{others} other resource" + ("s" if others > 1 else "")))
     marks, x, y = [], _MARGIN, top + 14.0
     for colour, text in entries:
         wide = 18.0 + text_width(text, SMALL) + 16.0
