@@ -13,10 +13,11 @@ import numpy as np
 
 from topocal.measure.samples import Measurements
 from topocal.solve.candidates import like, with_candidates
+from topocal.solve.certify import certify
 from topocal.solve.consistency import Consistency, check_consistency
 from topocal.solve.groups import infer_topology
 from topocal.solve.intervals import Knowledge, what_is_known
-from topocal.solve.model import FittedResource, Model, Residual
+from topocal.solve.model import Certificate, FittedResource, Model, Residual
 from topocal.solve.observe import Observed, observe
 from topocal.solve.rows import Observation
 from topocal.solve.sharing import Fit, SharingVerdict, fit_sharing, nominal_prior
@@ -31,7 +32,12 @@ _LARGEST_LOG = 700.0
 """exp of more is not a float."""
 
 
-def fit(measurements: Measurements, topology: Topology | None = None) -> Model:
+def fit(
+    measurements: Measurements,
+    topology: Topology | None = None,
+    *,
+    certify_s: float | None = None,
+) -> Model:
     """Fit every resource's capacity to the measurements.
 
     Parameters
@@ -39,6 +45,8 @@ def fit(measurements: Measurements, topology: Topology | None = None) -> Model:
     topology
         Of the machine; without one, groups of endpoints are inferred from the pair
         table, and the model's notes say so.
+    certify_s
+        Wall seconds to spend on proving how near the least sum of errors the fit is.
 
     Raises
     ------
@@ -78,7 +86,8 @@ def fit(measurements: Measurements, topology: Topology | None = None) -> Model:
     ]
     candidates = with_candidates(topology, measurements.endpoints, own_paths)
     best, verdict = fit_sharing(candidates, _with_noise(observed.observations, consistency))
-    return _model(best, verdict, consistency, observed, measurements.sources, topology)
+    proven = certify(best, certify_s)
+    return _model(best, verdict, proven, consistency, observed, measurements.sources, topology)
 
 
 def _with_noise(observations: Sequence[Observation], consistency: Consistency) -> list[Observation]:
@@ -92,6 +101,7 @@ def _with_noise(observations: Sequence[Observation], consistency: Consistency) -
 def _model(
     best: Fit,
     verdict: SharingVerdict,
+    proven: Certificate,
     consistency: Consistency,
     observed: Observed,
     sources: tuple[str, ...],
@@ -148,6 +158,7 @@ def _model(
         residuals=residuals,
         alpha_s=observed.alpha_s,
         offset_s=observed.offset_s,
+        certificate=proven,
         notes=(*topology.graph.graph["notes"], *observed.notes),
         sources=sources,
     )

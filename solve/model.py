@@ -31,7 +31,7 @@ from topocal.topo.io import (
 from topocal.topo.resource import Sharing
 from topocal.topo.topology import Topology
 
-__all__ = ["FittedResource", "Model", "Residual", "read_model", "write_model"]
+__all__ = ["Certificate", "FittedResource", "Model", "Residual", "read_model", "write_model"]
 
 FORMAT: Final = "topocal/model"
 VERSION: Final = 1
@@ -90,6 +90,29 @@ class Residual:
         return self.predicted_Bps / self.measured_Bps - 1.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """Proofs about a fit, with its time-shared engines' times taken as given.
+
+    Attributes
+    ----------
+    least_largest_error
+        No capacities miss every observation by less than this (log), in closed form.
+    largest_error
+        What the fit at hand misses by.
+    text
+        Sentences, the first on the largest error, a second on the sum of errors where asked.
+    sum_gap
+        How much smaller the sum of errors of any other capacities may be, relative; ``None``
+        where not asked for, or where engines add up time.
+    """
+
+    least_largest_error: float
+    largest_error: float
+    text: tuple[str, ...]
+    sum_gap: float | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """A machine whose capacities are known from measurements.
@@ -113,6 +136,8 @@ class Model:
     alpha_s, offset_s
         Time of an empty message, and the intercept that goes with the capacities at large
         sizes, by kind of pattern; empty where the samples do not tell.
+    certificate
+        What is proven of the fit.
     notes
         What was assumed.
     sources
@@ -128,6 +153,7 @@ class Model:
     residuals: tuple[Residual, ...]
     alpha_s: Mapping[PatternKind, float]
     offset_s: Mapping[PatternKind, float]
+    certificate: Certificate
     notes: tuple[str, ...]
     sources: tuple[str, ...]
 
@@ -188,6 +214,7 @@ def model_to_document(model: Model) -> dict[str, Any]:
         "residuals": [msgspec.to_builtins(r) for r in model.residuals],
         "alpha_s": {str(kind): alpha for kind, alpha in model.alpha_s.items()},
         "offset_s": {str(kind): offset for kind, offset in model.offset_s.items()},
+        "certificate": msgspec.to_builtins(model.certificate),
         "notes": list(model.notes),
         "sources": list(model.sources),
         "topology": topology_to_document(model.topology),
@@ -222,6 +249,7 @@ def read_model(path: str | Path) -> Model:
             residuals=msgspec.convert(document["residuals"], tuple[Residual, ...]),
             alpha_s=msgspec.convert(document["alpha_s"], dict[PatternKind, float]),
             offset_s=msgspec.convert(document["offset_s"], dict[PatternKind, float]),
+            certificate=msgspec.convert(document["certificate"], Certificate),
             notes=msgspec.convert(document["notes"], tuple[str, ...]),
             sources=msgspec.convert(document["sources"], tuple[str, ...]),
         )

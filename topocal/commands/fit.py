@@ -19,6 +19,10 @@ def fit(
         str | None,
         typer.Option("-t", "--topology", help="topology.json, or a reference machine such as b70."),
     ] = None,
+    certify: Annotated[
+        float | None,
+        typer.Option("--certify", metavar="SECONDS", help="Prove how near the best fit it is."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the model as JSON.")] = False,
 ) -> None:
     """Fit every resource's capacity to measurements.
@@ -36,7 +40,8 @@ def fit(
     from topocal.solve.model import model_to_document, write_model
     from topocal.tables import capacity_table, percent
 
-    model = fit_model(load(files), find_topology(topology) if topology else None)
+    machine = find_topology(topology) if topology else None
+    model = fit_model(load(files), machine, certify_s=certify)
     if output is not None:
         write_model(model, output)
     if as_json:
@@ -57,6 +62,8 @@ def fit(
         out.print(f"left out {names}: {reason}")
     out.print(model.sharing)
     out.print(capacity_table(model))
+    for sentence in model.certificate.text:
+        out.print(f"proven: {sentence}")
     rest = [r for r in model.resources.values() if r.status == "bounded"]
     if rest:
         out.print(f"{len(rest)} more never had to be the bottleneck; the data only bounds them")
