@@ -188,9 +188,32 @@ def test_zero_and_infinite_capacity() -> None:
     assert found.bottleneck[0] == -1
 
 
+def test_idle_resources_change_nothing() -> None:
+    # Many flows on few resources are added up in another way than few on many.
+    small = star(ABCD)
+    large = star(ABCD | {f"idle{k}": 1.0 for k in range(100)})
+    random = np.random.default_rng(3)
+    patterns = [
+        flows(*(f"{a}>{b}:{random.integers(0, 4)}" for a, b in random.choice(list("abcd"), (9, 2))))
+        for _ in range(200)
+    ]
+    dead = {"c->switch0": 0.0}
+    few = busiest(small, patterns, Capacities.of(small, dead), alpha_s=0.5)
+    many = busiest(large, patterns, Capacities.of(large, dead), alpha_s=0.5)
+    assert np.array_equal(few.seconds, many.seconds)
+    assert np.isinf(few.seconds).any()
+    assert np.array_equal(few.runner_up_s, many.runner_up_s)
+    assert np.array_equal(few.exact, many.exact)
+    for k in range(200):
+        assert few.bottleneck_of(k) == many.bottleneck_of(k)
+
+
 def test_capacities_are_given_nominal_default_or_an_error() -> None:
     topology = star({"a": 4.0, "b": None})
-    with pytest.raises(TopologyError, match="of b->switch0, switch0->b are unknown; give it, for example --set 'b->s"):
+    with pytest.raises(
+        TopologyError,
+        match="of b->switch0, switch0->b are unknown; give it, for example --set 'b->s",
+    ):
         Capacities.of(topology)
     assert Capacities.of(topology, default_Bps=7.0).capacity_Bps.tolist() == [4.0, 7.0, 4.0, 7.0]
     assert Capacities.of(topology, {"b->switch0": 1.0}, default_Bps=7.0).capacity_Bps[1] == 1.0

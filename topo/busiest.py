@@ -132,8 +132,10 @@ def busiest_of_batch(
     bottleneck, runner_up = np.empty(P, dtype=np.int32), np.empty(P, dtype=np.int32)
     exact = np.empty(P, dtype=np.bool_)
     # Where each pattern's busy seconds could begin at the latest: after those of all before it.
-    flow_loads = np.diff(loads.indptr)[batch.pair]
-    room = np.concatenate(([0], np.cumsum(flow_loads)))[batch.indptr]
+    room = np.zeros(P + 1, dtype=np.int64)
+    if utilisation:
+        flow_loads = np.diff(loads.indptr)[batch.pair]
+        room = np.concatenate(([0], np.cumsum(flow_loads)))[batch.indptr]
     busy_indptr = np.zeros(P + 1 if utilisation else 0, dtype=np.int64)
     columns = np.empty(int(room[-1]) if utilisation else 0, dtype=np.int32)
     busy_s = np.empty(len(columns))

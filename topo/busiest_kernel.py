@@ -13,6 +13,9 @@ __all__ = ["run"]
 _TIME_SHARED = 2
 _FATPIPE = 3
 
+# A pattern with at least a third as many loads as there are resources is dense.
+_DENSE = 3
+
 
 @inlined
 def _alone(
@@ -77,47 +80,64 @@ def run(
     load = np.zeros(R)
     flows_on = np.zeros(R, np.int64)
     begin = np.zeros(R)
-    touched = np.empty(R, np.int32)
+    touched = np.empty(R, np.int64)
     keep_busy = len(busy_indptr) > 0
+    plain = True
+    for r in range(R):
+        plain = plain and sharing[r] != _TIME_SHARED and sharing[r] != _FATPIPE
     for p in range(first, last):
-        n = 0
-        latest = 0.0
-        loaded = 0
-        first_size = 0.0
-        first_start = 0.0
-        common = True
+        latest, first_size, first_start = 0.0, 0.0, 0.0
+        loaded, lines = 0, 0
+        together, alike = True, True
         for f in range(batch_indptr[p], batch_indptr[p + 1]):
-            b = size[f]
-            s = start[f]
+            b, s = size[f], start[f]
             latest = max(latest, s)
-            row = pair[f]
-            low, high = indptr[row], indptr[row + 1]
-            if b == 0.0 or low == high:
+            reach = indptr[pair[f] + 1] - indptr[pair[f]]
+            if b == 0.0 or reach == 0:
                 continue
             if loaded == 0:
-                first_size = b
-                first_start = s
-            elif b != first_size or s != first_start:
-                common = False
+                first_size, first_start = b, s
+            together = together and s == first_start
+            alike = alike and b == first_size
             loaded += 1
-            for k in range(low, high):
-                r = indices[k]
-                u = b * cost[k]
-                if flows_on[r] == 0:
+            lines += reach
+        n = 0
+        if plain and together and _DENSE * lines >= R:
+            # Many flows on few resources: nothing to decide on the way.
+            for f in range(batch_indptr[p], batch_indptr[p + 1]):
+                b = size[f]
+                if b == 0.0:
+                    continue
+                for k in range(indptr[pair[f]], indptr[pair[f] + 1]):
+                    load[indices[k]] += b * cost[k]
+            for r in range(R):
+                if load[r] > 0.0:
                     touched[n] = r
                     n += 1
-                    flows_on[r] = 1
-                    begin[r] = s
-                    load[r] = u
-                elif sharing[r] == _FATPIPE:
-                    # Not shared: the flow that would finish last alone decides.
-                    if s + u > begin[r] + load[r]:
+                    begin[r] = first_start
+        else:
+            for f in range(batch_indptr[p], batch_indptr[p + 1]):
+                b, s = size[f], start[f]
+                if b == 0.0:
+                    continue
+                for k in range(indptr[pair[f]], indptr[pair[f] + 1]):
+                    r = indices[k]
+                    u = b * cost[k]
+                    if flows_on[r] == 0:
+                        touched[n] = r
+                        n += 1
+                        flows_on[r] = 1
                         begin[r] = s
                         load[r] = u
-                else:
-                    flows_on[r] += 1
-                    begin[r] = min(begin[r], s)
-                    load[r] += u
+                    elif sharing[r] == _FATPIPE:
+                        # Not shared: the flow that would finish last alone decides.
+                        if s + u > begin[r] + load[r]:
+                            begin[r] = s
+                            load[r] = u
+                    else:
+                        flows_on[r] += 1
+                        begin[r] = min(begin[r], s)
+                        load[r] += u
         best = latest
         second = latest
         best_column = -1
@@ -142,7 +162,7 @@ def run(
                 elif t > second or (t == second and (second_column < 0 or r < second_column)):
                     second = t
                     second_column = r
-        sure = common and contended_engines <= 1
+        sure = together and alike and contended_engines <= 1
         if sure and contended_engines == 1:
             for i in range(n):
                 r = touched[i]
@@ -176,3 +196,4 @@ def run(
             busy_indptr[p + 1] = at
         for i in range(n):
             flows_on[touched[i]] = 0
+            load[touched[i]] = 0.0
