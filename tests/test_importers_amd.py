@@ -243,6 +243,13 @@ def test_superbench_names_with_a_prefix_and_a_rank() -> None:
     assert rates(found.best()) == {"gpu0->gpu1": [279.5]}
 
 
+def test_superbench_a_number_with_zeros_is_the_same_gpu() -> None:
+    found = parse_superbench_copy(
+        "gpu00_to_gpu1_write_by_sm 258\ngpu0_to_gpu_all_write_by_sm 250\n", file="s.txt"
+    )
+    assert set(rates(found.best())) == {"gpu0->gpu1"}
+
+
 def scope(*records: dict[str, object]) -> str:
     return json.dumps({"context": {"date": "d"}, "benchmarks": list(records)})
 

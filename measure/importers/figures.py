@@ -28,7 +28,7 @@ from typing import Final
 from topocal.measure.importers.tables import SIZE_WHEN_UNKNOWN_BYTES
 from topocal.measure.patterns import bundle, notation
 from topocal.measure.samples import Sample
-from topocal.topo.errors import InputError, Where, one_line
+from topocal.topo.errors import FlowError, InputError, Where, one_line
 from topocal.topo.flow import Flow, Pattern
 from topocal.topo.topology import natural_key
 
@@ -116,7 +116,7 @@ def moved(
     _check(total_Bps, size_bytes, where)
     size = SIZE_WHEN_UNKNOWN_BYTES if size_bytes is None else size_bytes
     return Sample(
-        pattern=bundle(pairs, size),
+        pattern=_pattern(pairs, size, where),
         seconds=len(pairs) * size / total_Bps,
         size_known=size_bytes is not None,
         where=where,
@@ -144,7 +144,7 @@ def finishing(
     size = SIZE_WHEN_UNKNOWN_BYTES if size_bytes is None else size_bytes
     finish = tuple(size / rate for rate in rates_Bps)
     return Sample(
-        pattern=bundle(pairs, size),
+        pattern=_pattern(pairs, size, where),
         seconds=max(finish),
         size_known=size_bytes is not None,
         where=where,
@@ -192,6 +192,13 @@ def in_order(a: str, b: str) -> list[tuple[str, str]]:
     """
     first, second = sorted((a, b), key=natural_key)
     return [(first, second), (second, first)]
+
+
+def _pattern(pairs: Sequence[tuple[str, str]], size_bytes: float, where: Where) -> Pattern:
+    try:
+        return bundle(pairs, size_bytes)
+    except FlowError as error:
+        raise FlowError(error.what, where=where, remedy=error.remedy) from error
 
 
 def _check(rate_Bps: float, size_bytes: float | None, where: Where) -> None:

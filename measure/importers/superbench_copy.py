@@ -62,10 +62,8 @@ def parse_superbench_copy(text: str, *, file: str) -> Imported:
         for k, line in enumerate(plain_lines(text), start=1)
         if (match := _LINE.fullmatch(line)) is not None
     ]
-    gpus = sorted(
-        {e for m, _ in rows for e in (m[1], m[3]) if e[:3] == "gpu" and e != "gpu_all"},
-        key=lambda name: int(name[3:]),
-    )
+    named = {e for m, _ in rows for e in (m[1], m[3]) if e[:3] == "gpu" and e != "gpu_all"}
+    gpus = sorted({_number(e) for e in named}, key=lambda name: int(name[3:]))
     collected: dict[tuple[str, ...], list[Sample]] = {}
     local: list[Reading] = []
     for match, line in rows:
@@ -123,9 +121,8 @@ def _sample(match: re.Match[str], gpus: list[str], rate: float, where: Where) ->
     if "gpu_all" in (a, b):
         if not 2 <= len(gpus) <= _MOST_GPUS or host in (a, b):
             return None
-        names = [_number(g) for g in gpus]
-        senders = names if a == "gpu_all" else [a]
-        receivers = names if b == "gpu_all" else [b]
+        senders = gpus if a == "gpu_all" else [a]
+        receivers = gpus if b == "gpu_all" else [b]
         pairs = [(s, r) for s in senders for r in receivers if s != r]
         each = len(gpus) if a == b else 1
         return moved(pairs, rate * each, where=where)
