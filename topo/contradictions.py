@@ -87,7 +87,7 @@ def _trained_low(view: View) -> Iterator[Contradiction]:
         low = [
             word
             for word, have, could in zip(("speed", "width"), now, best, strict=True)
-            if have is not None and could is not None and have < could
+            if isinstance(have, int) and isinstance(could, int) and have < could
         ]
         if low:
             could = {"generation": best[0] or now[0], "width": best[1] or now[1]}
@@ -251,10 +251,10 @@ def _attributes(first: View, second: View, match: Match) -> Iterator[Contradicti
     odd: dict[str, list[str]] = {attribute: [] for attribute in _WORDS}
     pairs = match.nodes | match.parts
     for a, b in pairs.items():
-        mine, theirs = first.graph.nodes[a], second.graph.nodes[b]
+        mine = first.graph.nodes[a]
         whole = (first.lists_processors(a), second.lists_processors(b))
-        for attribute, here in mine.items():
-            there = theirs.get(attribute)
+        for attribute in mine:
+            here, there = first.get(a, attribute), second.get(b, attribute)
             if here is None or there is None or attribute in _NOT_COMPARED:
                 continue
             if attribute == "cpu_list" and isinstance(here, str) and isinstance(there, str):

@@ -7,6 +7,7 @@ somebody to write, and a device may never end.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from pathlib import Path
@@ -93,7 +94,7 @@ def write_atomically(path: str | Path, content: bytes) -> None:
         raise InputError(
             f"cannot be written: {_why(error)}",
             where=Where(file=str(path)),
-            remedy="choose another place with -o",
+            remedy="choose another place",
         ) from error
 
 
@@ -105,7 +106,7 @@ def _target(path: str | Path) -> Path:
     OSError
         When what is there is no file.
     """
-    if str(path) == "-":
+    if str(path) == "-" or re.match(r"/dev/(?:std|fd/)|/proc/[^/]+/fd/", str(path)):
         raise OSError(0, "standard output is no file")
     target = Path(path)
     try:

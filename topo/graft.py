@@ -10,7 +10,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.graft_links import fill_links, fill_nvlinks, pair_links, share_links
+from topocal.topo.graft_links import (
+    fill_links,
+    fill_nvlinks,
+    level_ports,
+    pair_links,
+    share_links,
+)
 from topocal.topo.match import Match
 from topocal.topo.path_class import FABRIC
 from topocal.topo.resource import NodeKind, PathClass, Resource
@@ -92,7 +98,7 @@ class Graft:
     def add_sockets(self) -> None:
         """NUMA nodes that only the other file has, with the links to those that both have."""
         here = self._base.of_kind(NodeKind.SOCKET)
-        known = {self._graph.nodes[node].get("numa") for node in here}
+        known = [self._graph.nodes[node].get("numa") for node in here]
         if not here or None in known:
             return
         for node in self._other.of_kind(NodeKind.SOCKET):
@@ -257,6 +263,7 @@ class Graft:
     def build(self) -> Topology:
         """The grown topology."""
         fill_nvlinks(self._graph, self._resources)
+        level_ports(self._graph, self._resources)
         resources = sorted(self._resources.items(), key=lambda item: natural_key(item[0]))
         self._graph.graph["resources"] = dict(resources)
         return Topology(self._graph)

@@ -10,12 +10,18 @@ from typing import Any, Final
 import networkx as nx
 
 from topocal.topo.nominal import SOURCES
-from topocal.topo.path_class import FABRIC
 from topocal.topo.readers.pci import parse_speed, parse_width
-from topocal.topo.resource import LinkKind, NodeKind, Resource
+from topocal.topo.resource import LinkKind, Resource
 from topocal.topo.view import View
 
-__all__ = ["LinkPair", "fill_links", "fill_nvlinks", "pair_links", "share_links"]
+__all__ = [
+    "LinkPair",
+    "fill_links",
+    "fill_nvlinks",
+    "level_ports",
+    "pair_links",
+    "share_links",
+]
 
 _OWN: Final = frozenset(("kind", "nominal_Bps", "uses", "reverse", "speed_text", "path_class"))
 """Attributes that are not filled in one by one."""
@@ -29,74 +35,73 @@ _RAW: Final = 1.08
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPair:
-    """One direction of a link in both topologies: tail, head and id in each."""
+    """One direction of a link in both topologies.
+
+    Attributes
+    ----------
+    here, there
+        Tail, head and id in each.
+    lower
+        The end in the first that hangs off the other; empty where neither does.
+    """
 
     here: tuple[str, str, str]
     there: tuple[str, str, str]
-    upward: bool
+    lower: str = ""
+
+    @property
+    def upward(self) -> bool:
+        """Whether it leads up from the lower end."""
+        return self.here[0] == self.lower
 
 
 def pair_links(base: View, other: View, pairs: Mapping[str, str]) -> list[LinkPair]:
-    """Links above devices that are one thing, between sockets, and between GPUs.
+    """Links that are one: of one kind, and between nodes that are one thing, or above one.
 
     Parameters
     ----------
     pairs
         Nodes of ``base`` to those of ``other`` that are the same thing.
     """
-    found: list[LinkPair] = []
-    for ours, theirs in pairs.items():
-        here, there = base.above.get(ours), other.above.get(theirs)
-        if here is None or there is None or ours not in base.uplink or theirs not in other.uplink:
-            continue
-        found += _both_ways(base, (here[0], ours, here[1]), other, (there[0], theirs, there[1]))
+    found: dict[str, LinkPair] = {}
     for tail, head, key, data in base.graph.edges(keys=True, data=True):
-        kind, a, b = data["kind"], pairs.get(tail), pairs.get(head)
-        if kind is LinkKind.SMP and a and b:
-            links = _of_kind(other.graph, a, b, kind)[:1]
-            found += [LinkPair(here=(tail, head, key), there=(a, b, k), upward=True) for k in links]
-        elif kind in FABRIC:
-            found += _fabric_pairs(base, (tail, head, key), other, pairs)
-    return found
+        a, b = pairs.get(tail), pairs.get(head)
+        if a is None or b is None:
+            continue
+        parallel = _of_kind(base.graph, tail, head, data["kind"])
+        others = _of_kind(other.graph, a, b, data["kind"])
+        if len(parallel) == len(others):
+            there = (a, b, others[parallel.index(key)])
+            lower = next((n for n, up in ((head, tail), (tail, head)) if _hangs(base, n, up)), "")
+            found[key] = LinkPair(here=(tail, head, key), there=there, lower=lower)
+    for ours, theirs in pairs.items():
+        up, up_there = base.above.get(ours), other.above.get(theirs)
+        if not up or not up_there or ours not in base.uplink or theirs not in other.uplink:
+            continue
+        down = (up[0], ours, up[1])
+        for pair in _both_ways(base, down, other, (up_there[0], theirs, up_there[1])):
+            found.setdefault(pair.here[2], pair)
+    return list(found.values())
+
+
+def _hangs(view: View, node: str, upper: str) -> bool:
+    return view.above.get(node, ("", ""))[0] == upper
 
 
 def _both_ways(
     base: View, here: tuple[str, str, str], other: View, there: tuple[str, str, str]
 ) -> Iterator[LinkPair]:
-    yield LinkPair(here=here, there=there, upward=False)
+    yield LinkPair(here=here, there=there, lower=here[1])
     back = base.graph.edges[here].get("reverse")
     back_there = other.graph.edges[there].get("reverse")
     up, up_there = (here[1], here[0], back), (there[1], there[0], back_there)
     if base.graph.has_edge(*up) and other.graph.has_edge(*up_there):
-        yield LinkPair(here=up, there=up_there, upward=True)
+        yield LinkPair(here=up, there=up_there, lower=here[1])
 
 
 def _of_kind(graph: nx.MultiDiGraph, tail: str, head: str, kind: LinkKind) -> list[str]:
     links = graph.get_edge_data(tail, head) or {}
     return [key for key, data in links.items() if data["kind"] is kind]
-
-
-def _fabric_pairs(
-    base: View, link: tuple[str, str, str], other: View, pairs: Mapping[str, str]
-) -> Iterator[LinkPair]:
-    """A GPU link of the same kind between the same GPUs, or between a GPU and its switch."""
-    tail, head, _ = link
-    kind = base.graph.edges[link]["kind"]
-    ends = []
-    for node, far in ((tail, head), (head, tail)):
-        if node in pairs:
-            ends.append([pairs[node]])
-        elif base.graph.nodes[node]["kind"] is NodeKind.NVSWITCH and far in pairs:
-            near = other.graph.successors(pairs[far])
-            ends.append([n for n in near if other.graph.nodes[n]["kind"] is NodeKind.NVSWITCH])
-        else:
-            return
-    if len(ends[0]) != 1 or len(ends[1]) != 1:
-        return
-    a, b = ends[0][0], ends[1][0]
-    mine, theirs = _of_kind(base.graph, tail, head, kind), _of_kind(other.graph, a, b, kind)
-    if len(mine) == len(theirs):
-        yield LinkPair(here=link, there=(a, b, theirs[mine.index(link[2])]), upward=True)
 
 
 def fill_links(
@@ -131,10 +136,7 @@ def _set_nominal(
     rate: float,
     source: str,
 ) -> None:
-    """Give a link its capacity, and with it its resource and whatever else is that link.
-
-    Two ports of one card are two links on one resource.
-    """
+    """Give a link its capacity, and its resource with it where that is nothing else."""
     mine = graph.edges[link]
     mine["nominal_Bps"] = rate
     own = mine["uses"][0][0] if mine["uses"] else None
@@ -143,14 +145,6 @@ def _set_nominal(
     old = resources[own]
     if old.nominal_Bps is None:
         resources[own] = replace(old, nominal_Bps=rate, source=old.source or source)
-    for user in users[own]:
-        data = graph.edges[user]
-        if data.get("nominal_Bps") is None and data["kind"] is mine["kind"]:
-            data["nominal_Bps"] = resources[own].nominal_Bps
-            for word in _TOGETHER:
-                if data.get(word) is None and mine.get(word) is not None:
-                    data[word] = mine[word]
-            data.pop("speed_text", None)
 
 
 def _users(graph: nx.MultiDiGraph) -> dict[str, list[tuple[str, str, str]]]:
@@ -186,10 +180,8 @@ def share_links(
     kept: dict[tuple[str, bool], str] = {}
     for pair in links:
         mine, more = graph.edges[pair.here], other.graph.edges[pair.there]
-        lower = pair.here[0] if pair.upward else pair.here[1]
-        if mine["kind"] is not LinkKind.PCIE or not graph.nodes[lower]["kind"].is_endpoint:
-            continue
-        if not mine["uses"] or not more["uses"]:
+        of_card = pair.lower and graph.nodes[pair.lower]["kind"].is_endpoint
+        if mine["kind"] is not LinkKind.PCIE or not of_card or not mine["uses"] or not more["uses"]:
             continue
         own = mine["uses"][0][0]
         shared = kept.setdefault((more["uses"][0][0], pair.upward), own)
@@ -202,13 +194,30 @@ def share_links(
                 del resources[own]
 
 
+def level_ports(graph: nx.MultiDiGraph, resources: Mapping[str, Resource]) -> None:
+    """What is known of one port of a card holds for the others: one link is above them all."""
+    for own, links in _users(graph).items():
+        of_card = [graph.edges[link] for link in links if graph.edges[link]["uses"][0][0] == own]
+        known = [data for data in of_card if data.get("nominal_Bps") is not None]
+        if len(of_card) < len(links) or not known or known[0]["kind"] is not LinkKind.PCIE:
+            continue
+        for data in of_card:
+            if data.get("nominal_Bps") is None and data["kind"] is LinkKind.PCIE:
+                data["nominal_Bps"] = resources[own].nominal_Bps
+                for word in _TOGETHER:
+                    if data.get(word) is None and known[0].get(word) is not None:
+                        data[word] = known[0][word]
+                data.pop("speed_text", None)
+
+
 def fill_nvlinks(graph: nx.MultiDiGraph, resources: MutableMapping[str, Resource]) -> None:
     """Capacity of NVLinks whose number one file tells and whose rate another (``nvlink -s``)."""
     users = _users(graph)
     for tail, head, key, data in list(graph.edges(keys=True, data=True)):
         if data["kind"] is not LinkKind.NVLINK or data.get("nominal_Bps") is not None:
             continue
-        rates = {graph.nodes[node].get("nvlink_Bps") for node in (tail, head)} - {None}
+        said = [graph.nodes[node].get("nvlink_Bps") for node in (tail, head)]
+        rates = {rate for rate in said if isinstance(rate, float) and rate > 0}
         count = data.get("count")
         if len(rates) == 1 and isinstance(count, int) and count > 0:
             rate, source = _payload(rates.pop())

@@ -79,12 +79,12 @@ def _are_others(first: View, second: View, match: Match) -> bool:
     """Whether most of the matched GPUs are of another model, by name or PCI device id."""
     odd = compared = 0
     for a, b in match.endpoints.items():
-        mine, theirs = first.graph.nodes[a], second.graph.nodes[b]
-        if mine["kind"] is not NodeKind.GPU:
+        if first.graph.nodes[a]["kind"] is not NodeKind.GPU:
             continue
-        both = [w for w in ("model", "device") if mine.get(w) and theirs.get(w)]
+        said = [(w, first.get(a, w), second.get(b, w)) for w in ("model", "device")]
+        both = [(word, here, there) for word, here, there in said if here and there]
         compared += bool(both)
-        odd += any(not same_value(w, mine[w], theirs[w]) for w in both)
+        odd += any(not same_value(*each) for each in both)
     return 2 * odd > compared
 
 
@@ -109,7 +109,8 @@ def _processors(first: View, second: View, match: Match) -> Iterator[str]:
             whole = (first.lists_processors(a), second.lists_processors(b))
             compared += 1
             odd += not processors_agree(here, there, whole=whole)
-    if 2 * odd > compared:
+    # Of two machines' first nodes, one often has the processors of the other and more.
+    if odd and 2 * odd >= compared:
         yield "their NUMA nodes have other processors"
 
 

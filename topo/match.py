@@ -27,7 +27,8 @@ class Match:
     endpoints
         GPUs and NICs.
     places
-        Switches, host bridges and sockets.
+        Everything else: switches, host bridges, sockets, and what hangs on these alone
+        (processors, memory).
     parts
         Parts of a GPU (tiles, partitions) to the whole one that the second file lists.
     how
@@ -81,8 +82,8 @@ class Match:
 def match_devices(first: View, second: View) -> Match:
     """Match by PCI address; else by the tools' own numbers; else, with equal counts, by order.
 
-    Switches follow by address, sockets by NUMA number or processors.  A file that
-    lists no device is matched by its sockets alone.
+    Switches follow by address, sockets by NUMA number or processors, and both by the
+    devices below them.  A file that lists no device is matched by its sockets alone.
     """
     match = Match()
     for kind in DEVICES:
@@ -100,6 +101,7 @@ def match_devices(first: View, second: View) -> Match:
             match.places.setdefault(node, buses[bus])
     _match_card_ports(first, second, match)
     _match_sockets(first, second, match)
+    _match_by_surroundings(first, second, match)
     return match
 
 
@@ -165,9 +167,21 @@ def _parts_numbered(first: View, left: list[str], second: View, right: list[str]
 
 
 def _by_name(first: View, left: list[str], second: View, right: list[str]) -> dict[str, str]:
-    """Devices that both files call by one name, such as ``mlx5_0``."""
+    """Devices that both files call by one name, such as ``mlx5_0``.
+
+    Those that a file does not name (a legend may be cut off) follow by number.
+    """
     one, other = _named(first, left), _named(second, right)
-    return {one[name]: other[name] for name in one if name in other}
+    pairs = {one[name]: other[name] for name in one if name in other}
+    if not pairs:
+        return {}
+    numbers, others = _numbered(first, left) or {}, _numbered(second, right) or {}
+    for number, node in numbers.items():
+        found = others.get(number, "")
+        free = node not in pairs and found and found not in pairs.values()
+        if free and not (node in one.values() and found in other.values()):
+            pairs[node] = found
+    return pairs
 
 
 def _named(view: View, nodes: list[str]) -> dict[str, str]:
@@ -222,8 +236,8 @@ def _all_have(view: View, nodes: list[str], attribute: str) -> bool:
 def _models_agree(first: View, left: list[str], second: View, right: list[str]) -> bool:
     """Whether no device's model, or PCI device id, rules the other file's devices out."""
     for attribute in ("model", "device"):
-        one = {str(value) for node in left if (value := first.get(node, attribute))}
-        other = {str(value) for node in right if (value := second.get(node, attribute))}
+        one = {value for node in left if (value := first.get(node, attribute))}
+        other = {value for node in right if (value := second.get(node, attribute))}
         if attribute == "model":
             alike = any(same_model(a, b) for a in one for b in other)
         else:
@@ -293,3 +307,50 @@ def _by_processors(first: View, node: str, second: View, match: Match) -> str | 
         and same_processors(cpus, str(second.get(other, "cpu_list") or ""))
     ]
     return found[0] if len(found) == 1 else None
+
+
+_JOINTS: Final = (
+    NodeKind.SOCKET,
+    NodeKind.HOST_BRIDGE,
+    NodeKind.PCIE_SWITCH,
+    NodeKind.NVSWITCH,
+    NodeKind.CPU,
+    NodeKind.MEMORY,
+)
+_NAMES: Final = ("bus_id", "bus", "numa")
+"""Attributes that tell two nodes of one kind apart."""
+
+
+def _match_by_surroundings(first: View, second: View, match: Match) -> None:
+    """What stands above the same devices, or hangs on the same socket, is one thing.
+
+    Only where that is unique in both files, and no address or number says otherwise.
+    """
+    for kind in _JOINTS:
+        taken = set(match.places.values())
+        free = {node for node in second.of_kind(kind) if node not in taken}
+        here = _by_surroundings(first, set(first.of_kind(kind)) - match.places.keys(), match.nodes)
+        there = _by_surroundings(second, free, {node: node for node in second.graph.nodes})
+        for around, node in here.items():
+            other = there.get(around)
+            if other is not None and all(
+                None in (a := (first.get(node, word), second.get(other, word))) or a[0] == a[1]
+                for word in _NAMES
+            ):
+                match.places[node] = other
+
+
+def _by_surroundings(
+    view: View, nodes: set[str], names: Mapping[str, str]
+) -> dict[frozenset[str], str]:
+    """Nodes by the devices below them, or their neighbours; none where several are alike."""
+    found: dict[frozenset[str], list[str]] = {}
+    for node in nodes:
+        kind = view.graph.nodes[node]["kind"]
+        tree = kind in (NodeKind.SOCKET, NodeKind.HOST_BRIDGE, NodeKind.PCIE_SWITCH)
+        around = view.below.get(node, []) if tree else list(view.graph.successors(node))
+        if kind is NodeKind.NVSWITCH:
+            around = [n for n in around if view.graph.nodes[n]["kind"] is NodeKind.GPU]
+        if around and all(n in names for n in around):
+            found.setdefault(frozenset(names[n] for n in around), []).append(node)
+    return {around: alike[0] for around, alike in found.items() if len(alike) == 1}

@@ -125,12 +125,12 @@ def _names(topologies: Sequence[Topology]) -> list[str]:
     return names
 
 
-def _richness(view: View) -> tuple[int, int, int, int, int, int]:
+def _richness(view: View) -> tuple[int, ...]:
     """How much of the machine a file shows, the most telling first.
 
     GPUs that are connected; shared links of known capacity, which no other file can
     fill in unless it names the same switches; switches and host bridges by their
-    addresses, as they are wired; NUMA nodes by number; structure; capacities at all.
+    addresses, as they are wired; NUMA nodes by number; structure; devices; capacities.
     """
     places = [*view.of_kind(NodeKind.PCIE_SWITCH), *view.of_kind(NodeKind.HOST_BRIDGE)]
     known = {n for n, link in view.uplink.items() if link.get("nominal_Bps") is not None}
@@ -142,6 +142,7 @@ def _richness(view: View) -> tuple[int, int, int, int, int, int]:
         len(wired),
         len(numas),
         len(places),
+        0 if view.is_list else len(view.of_kind(NodeKind.NIC)),
         len(known),
     )
 

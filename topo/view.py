@@ -22,6 +22,22 @@ DEVICES: Final = (NodeKind.GPU, NodeKind.NIC)
 _DOWN: Final = (LinkKind.PCIE, LinkKind.UNKNOWN, LinkKind.C2C, LinkKind.MEMORY)
 """Links that hang a device off the tree."""
 
+_TYPES: Final = {
+    "index": int,
+    "numa": int,
+    "package": int,
+    "tile": int,
+    "nvlinks": int,
+    "cpu_list": str,
+    "model": str,
+    "device": str,
+    "bus_id": str,
+    "bus": str,
+    "names": list,
+    "net_names": list,
+}
+"""What a merge looks at; a user's own topology.json may hold anything under these names."""
+
 _PLACES_A_SOCKET: Final = ("numa", "numa_nodes", "cpu_list", "package")
 
 
@@ -56,8 +72,8 @@ class View:
         return sorted(found, key=natural_key)
 
     def get(self, node: str, attribute: str) -> Any:
-        """What the file says of a node, ``None`` where it says nothing."""
-        return self.graph.nodes[node].get(attribute)
+        """What the file says of a node, ``None`` where it says nothing of use."""
+        return _of_its_type(attribute, self.graph.nodes[node].get(attribute))
 
     def key(self, node: str) -> tuple[str, str] | None:
         """Host and PCI address of a node that has one."""
@@ -212,6 +228,11 @@ class View:
             if unknown or at_guess or data.get("described") is False:
                 found.add(key)
         return found
+
+
+def _of_its_type(attribute: str, value: Any) -> Any:
+    wanted = _TYPES.get(attribute, object)
+    return value if isinstance(value, wanted) and not isinstance(value, bool) else None
 
 
 def uplink_text(link: dict[str, Any]) -> str:
