@@ -1,0 +1,52 @@
+"""What the figures say about the machine, in plain words, each with its evidence.
+
+Every finder looks for one thing and is a function of the evidence alone; a clean machine,
+noisy as it may be, is told nothing (:mod:`topocal.solve.evidence`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from topocal.solve.evidence import Evidence, Finding, Severity
+from topocal.solve.findings_links import find_slow_links
+from topocal.solve.findings_pairs import (
+    find_asymmetric_directions,
+    find_near_slower_than_far,
+    find_stragglers,
+    find_unlike_pairs,
+)
+from topocal.solve.findings_patterns import (
+    find_collapses,
+    find_contradictions,
+    find_duplex_loss,
+    find_fading,
+    find_staged_copies,
+    find_time_shared,
+)
+
+__all__ = ["FINDERS", "find_all"]
+
+FINDERS: Final[tuple[Callable[[Evidence], list[Finding]], ...]] = (
+    find_stragglers,
+    find_slow_links,
+    find_collapses,
+    find_contradictions,
+    find_staged_copies,
+    find_near_slower_than_far,
+    find_time_shared,
+    find_unlike_pairs,
+    find_asymmetric_directions,
+    find_duplex_loss,
+    find_fading,
+)
+"""In the order in which a reader wants to hear of them."""
+
+_ORDER: Final = (Severity.SERIOUS, Severity.WARNING, Severity.NOTE)
+
+
+def find_all(evidence: Evidence) -> list[Finding]:
+    """All findings, the serious ones first."""
+    found = [finding for find in FINDERS for finding in find(evidence)]
+    return sorted(found, key=lambda f: _ORDER.index(f.severity))

@@ -1,0 +1,341 @@
+"""Findings from the table of pairs: stragglers, unlike pairs, asymmetric and near-slow ones."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from statistics import median
+from typing import Final
+
+from topocal.solve.evidence import (
+    Evidence,
+    Finding,
+    FindingKind,
+    Pair,
+    Severity,
+    Shown,
+    listed,
+)
+from topocal.topo.resource import LinkKind, PathClass
+from topocal.topo.units import format_rate
+
+__all__ = [
+    "alike",
+    "find_asymmetric_directions",
+    "find_near_slower_than_far",
+    "find_stragglers",
+    "find_unlike_pairs",
+]
+
+STRAGGLES: Final = 0.7
+"""A card straggles when even its best pair reaches less than this of what like pairs reach:
+the next lower width or generation of a link halves it, ordinary scatter takes a tenth."""
+
+MOST_STRAGGLERS: Final = 1 / 3
+"""More than this share of the cards are no stragglers: then the machine has two kinds."""
+
+UNLIKE: Final = math.log(1.10)
+"""Like pairs of steady machines agree within 5 % (docs/model.md); twice that matters."""
+
+FEW: Final = 0.25
+"""Up to this share of a group deviate; above it, the group as a whole varies."""
+
+ASYMMETRIC: Final = math.log(1.15)
+"""The two directions of a pair differ by a few per cent on published machines whose links
+are sound; above 15 % one of them has another limit."""
+
+NEAR_SLOWER: Final = math.log(1.15)
+"""As :data:`ASYMMETRIC`: what stays inside should be no slower than what leaves."""
+
+HALF: Final = (0.4, 0.65)
+"""Share of the far rate that staged copies inside a socket reach: half, since they cross the
+uplink twice (maintainers' diagnosis in NCCL issues 1086 and 1309), give or take the rest."""
+
+DOUBLE: Final = math.log(2.0)
+
+_SHOWN: Final = 8
+
+
+def alike(evidence: Evidence) -> dict[Pair, Hashable]:
+    """For each measured pair a key that pairs share which the topology says are alike.
+
+    The same path class, the same makes of ends and of links (kind, nominal capacity,
+    direction of travel), staged or not.
+    """
+    if not evidence.rates:
+        return {}
+    topology = evidence.topology
+    routes = topology.routes(evidence.endpoints)
+    nodes, links = topology.graph.nodes, topology.links
+    make = {e: (str(nodes[e]["kind"]), str(nodes[e].get("model", ""))) for e in evidence.endpoints}
+    parts = [(str(links[k].kind), links[k].nominal_Bps or 0.0) for k in routes.links]
+    found: dict[Pair, Hashable] = {}
+    for pair in evidence.rates:
+        index = routes.pair_index(*pair)
+        span = slice(routes.indptr[index], routes.indptr[index + 1])
+        found[pair] = (
+            int(routes.path_class.flat[index]),
+            bool(routes.staged.flat[index]) if routes.staged is not None else False,
+            make[pair[0]],
+            make[pair[1]],
+            tuple(parts[k] for k in routes.indices[span]),
+        )
+    return found
+
+
+def _groups(evidence: Evidence) -> dict[Hashable, list[Pair]]:
+    found: dict[Hashable, list[Pair]] = defaultdict(list)
+    for pair, key in alike(evidence).items():
+        found[key].append(pair)
+    return found
+
+
+def find_stragglers(evidence: Evidence) -> list[Finding]:
+    """Cards that are slow with every partner where like pairs of others are not."""
+    groups = _groups(evidence)
+    slow = {}
+    ends = evidence.endpoints
+    threshold = min(math.log(STRAGGLES), -evidence.margin(2 * len(ends)))
+    for end in ends:
+        shares: list[float] = []
+        mine: list[Pair] = []
+        for pairs in groups.values():
+            others = [evidence.rates[p] for p in pairs if end not in p]
+            own = [p for p in pairs if end in p]
+            if len(others) >= 2:
+                usual = median(others)
+                shares += [evidence.rates[p] / usual for p in own]
+                mine += own
+        if len(shares) >= 2 and math.log(max(shares)) < threshold:
+            slow[end] = (median(shares), mine, len(shares))
+    if not slow or len(slow) > MOST_STRAGGLERS * len(ends):
+        return []
+    return [_straggler(evidence, end, *slow[end]) for end in slow]
+
+
+def _straggler(evidence: Evidence, end: str, share: float, mine: list[Pair], n: int) -> Finding:
+    rates = [evidence.rates[p] for p in mine]
+    others = [rate for pair, rate in evidence.rates.items() if end not in pair]
+    return Finding(
+        kind=FindingKind.STRAGGLER,
+        severity=Severity.SERIOUS if share <= 0.5 else Severity.WARNING,
+        about=(end,),
+        text=(
+            f"{end} is slow with every partner: {_span(rates)} in its {n} pairs, where like pairs "
+            f"of the others read {_span(others)}. The limit is its own: look at its link (width, "
+            "generation, riser, slot), not at theirs."
+        ),
+        evidence=tuple(evidence.shown(p) for p in mine[:_SHOWN]),
+    )
+
+
+def find_unlike_pairs(evidence: Evidence) -> list[Finding]:
+    """Pairs that the topology says are alike and that do not read alike; stragglers aside."""
+    aside = {f.about[0] for f in find_stragglers(evidence)}
+    groups = [
+        kept
+        for pairs in _groups(evidence).values()
+        if len(kept := [p for p in pairs if not aside & set(p)]) > 2
+    ]
+    compared = sum(len(g) for g in groups)
+    threshold = max(UNLIKE, evidence.margin(compared))
+    found = []
+    for group in groups:
+        usual = median(evidence.rates[p] for p in group)
+        off = {p: math.log(evidence.rates[p] / usual) for p in group}
+        odd = sorted((p for p in group if abs(off[p]) > threshold), key=lambda p: -abs(off[p]))
+        if odd:
+            found.append(_unlike(evidence, group, odd, usual, threshold))
+    return found
+
+
+def _unlike(
+    evidence: Evidence, group: list[Pair], odd: list[Pair], usual: float, threshold: float
+) -> Finding:
+    rates = [evidence.rates[p] for p in group]
+    spread = math.log(max(rates) / min(rates))
+    routes = evidence.topology.routes(evidence.endpoints)
+    code = PathClass(int(routes.path_class.flat[routes.pair_index(*group[0])]))
+    what = f"{len(group)} pairs over {code.name} that the topology makes alike"
+    if len(odd) <= FEW * len(group):
+        text = (
+            f"Of {what}, {listed(str(evidence.shown(p)) for p in odd)} "
+            f"{'differs' if len(odd) == 1 else 'differ'} from the usual {format_rate(usual)}."
+        )
+    else:
+        text = f"The {what} read {_span(rates)}{_whose(evidence, group, threshold)}."
+    return Finding(
+        kind=FindingKind.UNLIKE,
+        severity=Severity.SERIOUS if spread >= DOUBLE else Severity.WARNING,
+        about=tuple(dict.fromkeys(n for p in odd for n in p))[:_SHOWN],
+        text=text,
+        evidence=tuple(evidence.shown(p) for p in odd[:_SHOWN]),
+    )
+
+
+def _whose(evidence: Evidence, group: Sequence[Pair], threshold: float) -> str:
+    """Whether the rate depends on one end alone, which then is what limits it."""
+    for end, word in ((0, "sender"), (1, "receiver")):
+        by_end: dict[str, list[float]] = defaultdict(list)
+        for pair in group:
+            by_end[pair[end]].append(evidence.rates[pair])
+        several = {name: rates for name, rates in by_end.items() if len(rates) > 1}
+        apart = [n for n, r in several.items() if max(r) / min(r) > math.exp(threshold)]
+        if len(several) > 2 and len(apart) <= FEW * len(several):
+            but = f" but {listed(apart)}" if apart else ""
+            return f"; those of each {word}{but} agree, so the limit is the {word}'s"
+    return ""
+
+
+def find_asymmetric_directions(evidence: Evidence) -> list[Finding]:
+    """Endpoints (or single pairs) whose one direction is slower than the other."""
+    rates = evidence.rates
+    both = [(a, b) for a, b in rates if (b, a) in rates and rates[a, b] < rates[b, a]]
+    threshold = max(ASYMMETRIC, evidence.margin(len(both)))
+    slow = [p for p in both if math.log(rates[p[::-1]] / rates[p]) > threshold]
+    found = []
+    while slow:
+        # The end and direction that account for most of what is left by one and the same rate.
+        clusters = [
+            (end, name, cluster)
+            for end in (0, 1)
+            for name in dict.fromkeys(p[end] for p in slow)
+            for cluster in [_largest_cluster(evidence, [p for p in slow if p[end] == name])]
+        ]
+        end, name, pairs = max(clusters, key=lambda c: len(c[2]))
+        found.append(_asymmetric(evidence, end, name, pairs))
+        slow = [p for p in slow if p not in pairs]
+    return found
+
+
+def _largest_cluster(evidence: Evidence, pairs: Sequence[Pair]) -> list[Pair]:
+    """The most pairs that read alike."""
+    best: list[Pair] = []
+    for lowest in pairs:
+        low = evidence.rates[lowest]
+        inside = [p for p in pairs if 0 <= math.log(evidence.rates[p] / low) <= UNLIKE]
+        best = max(best, inside, key=len)
+    return best
+
+
+def _asymmetric(evidence: Evidence, end: int, name: str, pairs: list[Pair]) -> Finding:
+    rates = evidence.rates
+    worst = max(math.log(rates[p[::-1]] / rates[p]) for p in pairs)
+    ordered = sorted(pairs, key=lambda p: rates[p] / rates[p[::-1]])
+    forth = _span([rates[p] for p in pairs])
+    back = _span([rates[p[::-1]] for p in pairs])
+    if len(pairs) == 1:
+        (pair,) = pairs
+        text = f"{pair[0]}->{pair[1]} reads {forth}, the other direction {back}."
+        about: tuple[str, ...] = pair
+    else:
+        peers = listed(p[1 - end] for p in pairs)
+        verb, other = ("sends to", "receives") if end == 0 else ("receives from", "sends")
+        text = f"{name} {verb} {peers} at {forth}, but {other} at {back}."
+        about = (name,)
+    return Finding(
+        kind=FindingKind.ASYMMETRIC,
+        severity=_by_factor(worst),
+        about=about,
+        text=text,
+        evidence=_interleaved(evidence, ordered),
+    )
+
+
+def _interleaved(evidence: Evidence, pairs: Sequence[Pair]) -> tuple[Shown, ...]:
+    shown = [evidence.shown(q) for p in pairs for q in (p, p[::-1])]
+    return tuple(shown[:_SHOWN])
+
+
+def find_near_slower_than_far(evidence: Evidence) -> list[Finding]:
+    """Senders whose pairs inside the socket are slower than those that leave it.
+
+    Where the specifications of the links on the way say so themselves there is nothing to
+    find.  GPU fabrics are neither near nor far.
+    """
+    if not evidence.rates:
+        return []
+    near, far = _near_and_far(evidence)
+    senders = [s for s in evidence.endpoints if near.get(s) and far.get(s)]
+    threshold = max(NEAR_SLOWER, evidence.margin(len(senders)))
+    rates = evidence.rates
+    slow = {}
+    for s in senders:
+        ratio = median(rates[p] for p in near[s]) / median(rates[p] for p in far[s])
+        if math.log(ratio) < -threshold:
+            slow[s] = ratio
+    if not slow:
+        return []
+    pairs_near = [p for s in slow for p in near[s]]
+    pairs_far = [p for s in slow for p in far[s]]
+    usual = median(slow.values())
+    text = (
+        f"{listed(slow)} {'reaches' if len(slow) == 1 else 'reach'} cards of the same socket at "
+        f"{_span([rates[p] for p in pairs_near])} and cards of another at "
+        f"{_span([rates[p] for p in pairs_far])}: near is slower than far ({usual:.2f} times). "
+    )
+    if HALF[0] <= usual <= HALF[1]:
+        text += "Copies staged in host memory do so: they cross an uplink that both lie under twice"
+    else:
+        text += "Copies inside the socket take another way than the topology shows"
+    text += f"{_peer_access(evidence)}."
+    finding = Finding(
+        kind=FindingKind.NEAR_SLOWER,
+        severity=_by_factor(-math.log(min(slow.values()))),
+        about=tuple(slow),
+        text=text,
+        evidence=tuple(evidence.shown(p) for s in slow for p in (near[s][0], far[s][0]))[:_SHOWN],
+    )
+    return [finding]
+
+
+def _near_and_far(evidence: Evidence) -> tuple[Mapping[str, list[Pair]], Mapping[str, list[Pair]]]:
+    """Pairs by sender; far ones only where no link of theirs is nominally faster than the
+    slowest of the near ones."""
+    topology = evidence.topology
+    routes = topology.routes(evidence.endpoints)
+    fabric = {LinkKind.NVLINK, LinkKind.XGMI, LinkKind.XELINK, LinkKind.C2C}
+    near: dict[str, list[Pair]] = defaultdict(list)
+    far: dict[str, list[Pair]] = defaultdict(list)
+    least: dict[Pair, float] = {}
+    for pair in evidence.rates:
+        index = routes.pair_index(*pair)
+        code = int(routes.path_class.flat[index])
+        route = [topology.links[k] for k in routes.route(*pair)]
+        known = [link.nominal_Bps for link in route if link.nominal_Bps is not None]
+        least[pair] = min(known, default=math.inf)
+        if any(link.kind in fabric for link in route):
+            continue
+        if PathClass.PIX <= code <= PathClass.NODE:
+            near[pair[0]].append(pair)
+        elif code == PathClass.SYS:
+            far[pair[0]].append(pair)
+    expected: dict[str, list[Pair]] = {}
+    for sender, pairs in far.items():
+        slowest = min((least[p] for p in near.get(sender, ())), default=math.inf)
+        expected[sender] = [p for p in pairs if least[p] <= slowest]
+    return near, expected
+
+
+def _peer_access(evidence: Evidence) -> str:
+    said = evidence.topology.graph.graph.get("peer_access")
+    if said is False:
+        return " (peer access is off here)"
+    if said is True:
+        return ", but peer access is on here"
+    return "; check whether peer access is on"
+
+
+def _by_factor(log_ratio: float) -> Severity:
+    if log_ratio >= DOUBLE:
+        return Severity.SERIOUS
+    return Severity.WARNING if log_ratio >= math.log(1.3) else Severity.NOTE
+
+
+def _span(rates: Sequence[float]) -> str:
+    """Smallest to largest, or the one figure where they agree within a per cent."""
+    low, high = min(rates), max(rates)
+    if high <= 1.01 * low:
+        return format_rate(median(rates))
+    return f"{format_rate(low)} to {format_rate(high)}"
