@@ -17,7 +17,7 @@ from topocal.solve.evidence import (
     Shown,
     listed,
 )
-from topocal.topo.resource import LinkKind, PathClass
+from topocal.topo.resource import LinkKind, NodeKind, PathClass
 from topocal.topo.units import format_rate
 
 __all__ = [
@@ -103,7 +103,7 @@ def find_stragglers(evidence: Evidence) -> list[Finding]:
         for pairs in groups.values():
             others = [evidence.rates[p] for p in pairs if end not in p]
             own = [p for p in pairs if end in p]
-            if len(others) >= 2:
+            if others:
                 usual = median(others)
                 shares += [evidence.rates[p] / usual for p in own]
                 mine += own
@@ -157,7 +157,12 @@ def _unlike(
     spread = math.log(max(rates) / min(rates))
     routes = evidence.topology.routes(evidence.endpoints)
     code = PathClass(int(routes.path_class.flat[routes.pair_index(*group[0])]))
-    what = f"{len(group)} pairs over {code.name} that the topology makes alike"
+    kinds = {kind for _, kind in evidence.topology.graph.nodes(data="kind")}
+    what = (
+        f"{len(group)} pairs that nothing tells apart"
+        if NodeKind.GROUP in kinds
+        else f"{len(group)} pairs over {code.name} that the topology makes alike"
+    )
     if len(odd) <= FEW * len(group):
         text = (
             f"Of {what}, {listed(str(evidence.shown(p)) for p in odd)} "

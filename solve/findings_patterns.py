@@ -115,9 +115,15 @@ def _alone(evidence: Evidence, judged: Judged) -> tuple[Shown, ...]:
 
 
 def _both_ways(evidence: Evidence) -> list[tuple[Judged, float]]:
-    """Both-ways patterns with the share of what two free directions would pass."""
-    found = [j for j in evidence.judged if kind_of(j.figure.pattern) is PatternKind.BOTH_WAYS]
-    return [(j, j.longest_s / j.seconds) for j in found]
+    """Both-ways patterns, each pair once, with the share of what two free directions would pass.
+
+    Of several figures of one pair the first counts: tools print the matrix twice over.
+    """
+    found: dict[frozenset[str], Judged] = {}
+    for j in evidence.judged:
+        if kind_of(j.figure.pattern) is PatternKind.BOTH_WAYS:
+            found.setdefault(frozenset(j.pairs[0]), j)
+    return [(j, j.longest_s / j.seconds) for j in found.values()]
 
 
 def find_duplex_loss(evidence: Evidence) -> list[Finding]:
@@ -362,33 +368,44 @@ def _fading(
     evidence: Evidence,
     by_resource: dict[str, list[tuple[Judged, Concurrent | None, float]]],
 ) -> list[Finding]:
-    """One finding per set of patterns; resources that the same patterns load are one."""
-    by_patterns: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    """One finding per kind and number of flows.
+
+    Resources that the same patterns load are one place; several places that fade alike are
+    told together.
+    """
+    places: dict[tuple[int, ...], list[str]] = defaultdict(list)
     for resource, cases in by_resource.items():
-        by_patterns[tuple(id(j) for j, _, _ in cases)].append(resource)
-    found = []
-    for resources in by_patterns.values():
-        cases = by_resource[resources[0]]
-        j, best, loss = max(cases, key=lambda case: case[2])
-        flows = len(j.rates)
-        fewer = len(best.pattern.flows) if best is not None else 1
-        passes = best.throughput_Bps if best is not None else max(j.rates)
-        table = evidence.topology.resources
-        names = listed(table[r].name for r in resources)
-        text = (
-            f"{names} {'passes' if len(resources) == 1 else '(one of them) passes'} less the more "
-            f"flows share it: {format_rate(j.figure.throughput_Bps)} with {flows} "
-            f"({j.name}), where {fewer} alone {'reach' if fewer > 1 else 'reaches'} "
-            f"{format_rate(passes)}."
-        )
-        shown = [j.figure.shown, *([best.shown] if best is not None else _alone(evidence, j))]
-        found.append(
-            Finding(
-                kind=FindingKind.FADING,
-                severity=Severity.WARNING if loss > math.log(1.15) else Severity.NOTE,
-                about=tuple(resources),
-                text=text,
-                evidence=tuple(shown[:_SHOWN]),
-            )
-        )
-    return found
+        places[tuple(id(j) for j, _, _ in cases)].append(resource)
+    alike: dict[tuple[str, int], list[list[str]]] = defaultdict(list)
+    worst = {r: max(cases, key=lambda case: case[2]) for r, cases in by_resource.items()}
+    for resources in places.values():
+        j = worst[resources[0]][0]
+        alike[str(kind_of(j.figure.pattern)), len(j.rates)].append(resources)
+    return [_one_fading(evidence, members, worst) for members in alike.values()]
+
+
+def _one_fading(
+    evidence: Evidence,
+    places: list[list[str]],
+    worst: dict[str, tuple[Judged, Concurrent | None, float]],
+) -> Finding:
+    table = evidence.topology.resources
+    places = sorted(places, key=lambda resources: -worst[resources[0]][2])
+    j, best, loss = worst[places[0][0]]
+    flows = len(j.rates)
+    fewer = len(best.pattern.flows) if best is not None else 1
+    passes = best.throughput_Bps if best is not None else max(j.rates)
+    names = listed(" or ".join(table[r].name for r in resources) for resources in places)
+    text = (
+        f"{names} {'passes' if len(places) == 1 else 'each pass'} less the more flows share it: "
+        f"{format_rate(j.figure.throughput_Bps)} with {flows} ({j.name}), where {fewer} alone "
+        f"{'reach' if fewer > 1 else 'reaches'} {format_rate(passes)}."
+    )
+    shown = [j.figure.shown, *([best.shown] if best is not None else _alone(evidence, j))]
+    return Finding(
+        kind=FindingKind.FADING,
+        severity=Severity.WARNING if loss > math.log(1.15) else Severity.NOTE,
+        about=tuple(r for resources in places for r in resources),
+        text=text,
+        evidence=tuple(shown[:_SHOWN]),
+    )

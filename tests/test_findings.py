@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from topocal.measure.importers.registry import import_any
 from topocal.measure.importers.tables import parse_table
 from topocal.measure.patterns import both_ways, bundle, fan_in, fan_out, peer, relay
 from topocal.solve.evidence import (
@@ -192,6 +193,13 @@ def test_a_card_behind_a_chipset_among_three() -> None:
     topology = box(3, 1)
     rates = {p: (13.17 if set(p) == {"gpu1", "gpu2"} else 6.5) * GB for p in evenly(topology, 1)}
     found = only(find_stragglers(evidence(topology, rates)), FindingKind.STRAGGLER)
+    assert found.about == ("gpu0",)
+
+
+def test_the_same_from_one_figure_per_pair() -> None:
+    topology = box(3, 1)
+    rates = {("gpu0", "gpu1"): 6.5 * GB, ("gpu0", "gpu2"): 6.5 * GB, ("gpu1", "gpu2"): 13.2 * GB}
+    found = only(find_all(evidence(topology, rates)), FindingKind.STRAGGLER)
     assert found.about == ("gpu0",)
 
 
@@ -510,6 +518,33 @@ def test_a_hop_that_passes_less_with_more_flows() -> None:
     assert found.evidence[0].rate_Bps == pytest.approx(49.6 * GB)
 
 
+def test_places_that_fade_alike_are_told_together() -> None:
+    # Eight GPUs on one switch: alone 172, one to all others 142 in all, from each of two roots.
+    topology = box(4, 1)
+    ends = list(topology.accelerators)
+    fans = [
+        measured(fan_out(root, [e for e in ends if e != root], SIZE), total)
+        for root, total in (("gpu0", 142), ("gpu1", 140))
+    ]
+    found = only(find_all(evidence(topology, evenly(topology, 172), *fans)), FindingKind.FADING)
+    assert found.text == (
+        "gpu1->switch0 and gpu0->switch0 each pass less the more flows share it: 140 GB/s with 3 "
+        "(gpu1->gpu0,gpu2,gpu3), where 1 alone reaches 172 GB/s."
+    )
+    assert found.about == ("gpu1->switch0", "gpu0->switch0")
+    assert found.severity is Severity.WARNING
+
+
+def test_a_pair_measured_both_ways_twice_is_one_pair() -> None:
+    topology = box(2, 1)
+    both = [
+        measured(both_ways("gpu0", "gpu1", SIZE), 26),
+        measured(both_ways("gpu1", "gpu0", SIZE), 26),
+    ]
+    (found,) = find_staged_copies(evidence(topology, evenly(topology, 25), *both))
+    assert found.text.startswith("The pair that was measured both ways at once passes 1.04 times")
+
+
 def test_a_hop_that_passes_the_same_does_not_fade() -> None:
     topology = box(16)
     asked = evidence(
@@ -608,6 +643,58 @@ def test_the_published_machine() -> None:
     settled = rates | {("gpu1", "gpu0"): 7.0 * GB}
     (shared,) = find_time_shared(evidence(b70(), settled, *concurrent))
     assert shared.about == ("gpu0",)
+
+
+# --- public boxes --------------------------------------------------------------------------
+
+CASES = Path(__file__).parents[2] / "shared" / "cases"
+
+
+def public(case: str, file: str, **conditions: str) -> Evidence:
+    """The figures between GPUs under some conditions, on a machine of which nothing is known."""
+    path = CASES / case / file
+    if not path.exists():
+        pytest.skip(f"{case} is not here")
+    groups = import_any(path.read_text(), file=file).groups
+    samples = [
+        s
+        for g in groups
+        if all(g.conditions.get(k) == v for k, v in conditions.items())
+        for s in g.measurements.samples
+        if all(n.startswith("gpu") for pair in s.pattern.pairs for n in pair)
+    ]
+    rates = {s.pattern.pairs[0]: s.throughput_Bps for s in samples if len(s.pattern.flows) == 1}
+    concurrent = [
+        Concurrent(pattern=s.pattern, throughput_Bps=s.throughput_Bps)
+        for s in samples
+        if len(s.pattern.flows) > 1
+    ]
+    names = {n for s in samples for pair in s.pattern.pairs for n in pair}
+    return evidence(box(len(names), 1), rates, *concurrent)
+
+
+def test_public_box_of_seven_has_one_slow_card() -> None:
+    asked = public("p2p-straggler-and-small-boxes", "p2p_7gpu.txt", p2p="on")
+    assert only(find_all(asked), FindingKind.STRAGGLER).about == ("gpu6",)
+
+
+def test_public_pair_without_peer_access_crosses_its_uplink_twice() -> None:
+    asked = public("pix-no-p2p-2080ti", "p2p.txt", p2p="off")
+    found = only(find_all(asked), FindingKind.STAGED)
+    assert "passes 1.07 times one way in all" in found.text
+
+
+def test_public_virtual_machine_shares_something_between_two_pairs() -> None:
+    asked = public("old-azure-m60-vm", "p2p_4gpu.txt", p2p="on")
+    (found,) = find_staged_copies(asked)
+    assert set(found.about) == {"gpu0", "gpu2", "gpu1", "gpu3"}
+    assert {s.name for s in found.evidence if "<->" in s.name} == {"gpu0<->gpu2", "gpu1<->gpu3"}
+
+
+def test_public_hgx_passes_less_from_one_to_all() -> None:
+    asked = public("nvbw-h800-8gpu", "nvbandwidth.txt", engine="copy engine", operation="read")
+    found = only(find_all(asked), FindingKind.FADING)
+    assert len(found.about) == 8
 
 
 # --- evidence ------------------------------------------------------------------------------
