@@ -37,9 +37,9 @@ __all__ = [
     "margin",
 ]
 
-FALSE_ALARM: Final = 1e-4
+FALSE_ALARM: Final = 1e-5
 """Chance that noise alone makes one kind of finding on a machine, all comparisons together:
-ten kinds on a hundred machines then still say nothing false nine times in ten."""
+eleven kinds on a thousand machines then still say nothing false nine times in ten."""
 
 NOISE_FLOOR: Final = 0.005
 """Relative noise of a figure at least: medians of ten repeats on the published machines
@@ -308,7 +308,7 @@ def margin(noise: float, comparisons: int, figures: int = 2) -> float:
     Exceeded with a chance of :data:`FALSE_ALARM` in all.
 
     >>> round(margin(0.01, 28), 3)
-    0.065
+    0.072
     """
     quantile = -float(ndtri(FALSE_ALARM / (2 * max(1, comparisons))))
     return quantile * max(noise, NOISE_FLOOR) * math.sqrt(figures)

@@ -145,13 +145,15 @@ def clean(topology: Topology, seed: int, noise: float) -> Evidence:
 MACHINES = {m().name: m for m in (b70, dgx_h100, l40s, dgx1)} | {"box": box}
 
 
-@settings(deadline=None, max_examples=60)
+# Noise makes a finding once in ten thousand machines, and a search for one would find it:
+# these two draw the same machines every time.
+@settings(deadline=None, max_examples=60, derandomize=True)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(MACHINES)), st.sampled_from([0.0, 0.03]))
 def test_a_clean_machine_is_told_nothing(seed: int, name: str, noise: float) -> None:
     assert find_all(clean(MACHINES[name](), seed, noise)) == []
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60, derandomize=True)
 @given(st.integers(0, 2**32 - 1), st.integers(3, 8))
 def test_nor_is_any_clean_tree(seed: int, gpus: int) -> None:
     topology = random_pcie_tree(np.random.default_rng(seed), gpus=gpus)
@@ -727,9 +729,9 @@ def test_margin_is_exceeded_as_rarely_as_it_says() -> None:
     rng = np.random.default_rng(0)
     ratios = np.log(np.exp(0.03 * rng.standard_normal((2, 200_000))))
     limit = margin(0.03, 28)
-    # In all 28 comparisons 1e-4, so in 200,000 single ones about 0.7.
+    # In all 28 comparisons 1e-5, so in 200,000 single ones less than one.
     assert FALSE_ALARM / 28 * 200_000 < 1
-    assert (np.abs(ratios[0] - ratios[1]) > limit).sum() <= 5
+    assert (np.abs(ratios[0] - ratios[1]) > limit).sum() <= 3
     assert (np.abs(ratios[0] - ratios[1]) > limit / 2).sum() > 100
 
 
