@@ -73,7 +73,7 @@ def main() -> None:
         if getattr(sys, name) is None:  # Closed by the caller: `topocal … >&-`.
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(standalone_mode=False, prog_name="topocal"))
     except TopocalError as error:
         typer.echo(f"topocal: {error}", err=True)
         sys.exit(2)

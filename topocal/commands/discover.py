@@ -32,6 +32,7 @@ def discover(
     """
     from topocal.console import console, print_json
     from topocal.topo.discover import discover as discover_machine
+    from topocal.topo.errors import printable
     from topocal.topo.io import topology_to_document, write_topology
     from topocal.topo.resource import NodeKind
 
@@ -43,7 +44,7 @@ def discover(
     if as_json:
         print_json(
             {
-                "output": None if output is None else str(output),
+                "output": None if output is None else printable(output),
                 "nodes": counts,
                 "notes": topology.graph.graph["notes"],
                 "topology": topology_to_document(topology),
@@ -53,13 +54,14 @@ def discover(
     from rich.text import Text
 
     out = console()
-    out.print(Text(topology.name, style="bold"))
-    out.print(Text("  " + ", ".join(f"{n} {kind}" for kind, n in counts.items())))
+    lines = [", ".join(f"{n} {kind}" for kind, n in counts.items())]
     for gpu in topology.accelerators:
         data = topology.graph.nodes[gpu]
         words = [gpu, str(data.get("bus_id", "")), str(data.get("model", ""))]
-        out.print(Text("  " + "  ".join(w for w in words if w)))
-    for note in topology.graph.graph["notes"]:
-        out.print(Text(f"  note: {note}"))
+        lines.append("  ".join(w for w in words if w))
+    lines += [f"note: {note}" for note in topology.graph.graph["notes"]]
     if output is not None:
-        out.print(Text(f"  written to {output}"))
+        lines.append(f"written to {output}")
+    out.print(Text(printable(topology.name), style="bold"), soft_wrap=True)
+    for line in lines:
+        out.print(Text(f"  {printable(line)}"), soft_wrap=True)

@@ -34,13 +34,14 @@ def gather(
         topocal read host.tar.gz -o topology.json
     """
     from topocal.console import console, print_json
+    from topocal.topo.errors import printable
     from topocal.topo.gather import gather as gather_machine
 
     captured = gather_machine(output, sysfs=sysfs)
     if as_json:
         print_json(
             {
-                "output": str(output),
+                "output": printable(output),
                 "sysfs_files": len(captured.sysfs),
                 "outputs": captured.status,
             }
@@ -51,5 +52,6 @@ def gather(
     out = console()
     out.print(Text(f"{len(captured.sysfs)} files of sysfs"))
     for name, status in captured.status.items():
-        out.print(Text(f"  {name}: {status}"))
-    out.print(Text(f"written to {output}; look into it before you send it"))
+        out.print(Text(f"  {name}: {printable(status)}"), soft_wrap=True)
+    what = f"written to {printable(output)}; look into it before you send it"
+    out.print(Text(what), soft_wrap=True)

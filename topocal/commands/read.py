@@ -26,7 +26,7 @@ _KIND_WORDS = {
     "pcie-switch": ("PCIe switch", "PCIe switches"),
     "host-bridge": ("host bridge", "host bridges"),
     "socket": ("socket", "sockets"),
-    "nvswitch": ("NVSwitch group", "NVSwitch groups"),
+    "nvswitch": ("fabric switch", "fabric switches"),
     "net-switch": ("network switch", "network switches"),
     "group": ("group", "groups"),
 }
@@ -221,10 +221,11 @@ def _print(
 
     def line(text: str, *, style: str = "", indent: int = 0) -> None:
         # Text, because file names may hold brackets, which Rich would take for markup.
-        out.print(Text(" " * indent + printable(text), style=style))
+        # One line each, however long: a terminal wraps them, and a pipe need not.
+        out.print(Text(" " * indent + printable(text), style=style), soft_wrap=True)
 
     for path, topology in zip(files, topologies, strict=True):
-        line(str(path), style="bold")
+        line("standard input" if str(path) == "-" else str(path), style="bold")
         for source in topology.graph.graph["provenance"]:
             line(f"read as {source.partition(': ')[2] or source}", indent=2)
         line(_words(_counts(topology)), indent=2)
@@ -237,20 +238,20 @@ def _print(
             line(f"- {contradiction}", indent=2)
     elif len(files) > 1:
         line("the files do not contradict each other", style="bold")
-    line("machine", style="bold")
-    if len(files) > 1:
-        line(_words(_counts(merged.topology)), indent=2)
-    for note in merged.notes:
-        line(f"note: {note}", indent=2)
-    classes = _class_counts(merged.topology)
-    if classes:
+    summary = [_words(_counts(merged.topology))] if len(files) > 1 else []
+    summary += [f"note: {note}" for note in merged.notes]
+    if classes := _class_counts(merged.topology):
         what = "pairs of GPUs" if len(merged.topology.accelerators) > 1 else "pairs of endpoints"
-        line(f"{what}: " + ", ".join(f"{n} {name}" for name, n in classes.items()), indent=2)
+        summary.append(f"{what}: " + ", ".join(f"{n} {name}" for name, n in classes.items()))
     unknown, links = _unknown_links(merged.topology)
     if unknown:
-        line(f"nominal capacity unknown for {unknown} of {links} links", indent=2)
+        summary.append(f"nominal capacity unknown for {unknown} of {links} links")
     if output is not None:
-        line(f"written to {output}", indent=2)
+        summary.append(f"written to {output}")
+    if summary:
+        line("machine", style="bold")
+    for text in summary:
+        line(text, indent=2)
 
 
 def _words(counts: dict[str, int]) -> str:

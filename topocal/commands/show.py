@@ -244,6 +244,8 @@ def _print_shared(shared: list[Shared]) -> None:
 def _document(
     topology: Topology, parts: Outline, shared: list[Shared] | None, svg: Path | None
 ) -> dict[str, Any]:
+    from topocal.topo.errors import printable
+
     return {
         "name": topology.name,
         "endpoints": list(topology.endpoints),
@@ -266,7 +268,7 @@ def _document(
         "problems": [
             {"about": p.about, "what": p.what, "remedy": p.remedy} for p in topology.validate()
         ],
-        "svg": None if svg is None else str(svg),
+        "svg": None if svg is None else printable(svg),
     }
 
 
