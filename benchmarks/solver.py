@@ -97,7 +97,7 @@ def with_engines(topology: Topology, timed: list[str], kappa: float) -> Topology
     """The truth of a machine some of whose receivers are time-shared, and whose senders differ."""
     candidates = with_candidates(topology, topology.accelerators)
     kept = {candidates.engines[e, RECEIVER] for e in timed}
-    unused = [name for name in candidates.added if name not in kept]
+    unused = [name for name in candidates.rank if name not in kept]
     truth = candidates.topology.without_resources(unused)
     return truth.with_resources(replace(truth.resources[e], kappa=kappa) for e in kept)
 
@@ -306,7 +306,7 @@ def scale(nodes: int, scenarios: int) -> None:
     started = time.perf_counter()
     candidates = with_candidates(topology, endpoints)
     found, _ = fit_sharing(candidates, observations)
-    supposed = np.array([r in candidates.added for r in found.topology.resources])
+    supposed = np.array([r in candidates.rank for r in found.topology.resources])
     nominal = np.isfinite(nominal_prior(found.topology))
     known = what_is_known(found.rows, found.estimate, found.active, nominal, supposed)
     spent = time.perf_counter() - started

@@ -3,7 +3,8 @@
 On published machines the rate of a pair depends on the sender and on whether the
 route leaves the socket, and hardly on the receiver; links alone cannot say that.
 So every sender gets a resource for each side of that line, and every endpoint a
-capacity and an engine for all that it takes in, and for all that it sends.  Where the
+capacity and an engine for all that it takes in, and for all that it sends, and one that
+both directions draw from.  Where the
 same pairs load one of these and a link, the link stands for both
 (:attr:`topocal.solve.rows.Rows.series`): nothing could tell them apart.
 """
@@ -15,13 +16,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topocal.topo.resource import FAR, NEAR, NodeKind, Resource, Sharing, Use
+from topocal.topo.incidence import incidence
+from topocal.topo.resource import FAR, NEAR, NodeKind, PathClass, Resource, Sharing, Use
 from topocal.topo.topology import Topology
 
 __all__ = ["RECEIVER", "SENDER", "Candidates", "like", "with_candidates"]
 
 RECEIVER, SENDER = 0, 1
 """Sides of an endpoint."""
+
+MOST_FOR_ENCLOSURES = 64
+"""Endpoints up to which traffic classes of whole switches are tried: a search over all pairs."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +37,9 @@ class Candidates:
     ----------
     topology
         With the candidates as further resources.
-    added
-        Ids of the candidates: what is only supposed, where the rest is there.
+    rank
+        Of the candidates, what is only supposed where the rest is there: 1 of those that
+        explain pairs before others are tried, 2 of the others.
     senders
         Ids of what each sender passes near and far.
     ports, engines
@@ -42,7 +48,7 @@ class Candidates:
     """
 
     topology: Topology
-    added: frozenset[str]
+    rank: Mapping[str, int]
     senders: frozenset[str]
     ports: Mapping[tuple[str, int], str]
     engines: Mapping[tuple[str, int], str]
@@ -91,6 +97,41 @@ def with_candidates(
                 label = f"sender {endpoint} {words}"
                 use = Use(resource=name, sources=(endpoint,), path_classes=present)
                 senders.add(add(Resource(id=name, label=label), use))
+            for one in present if len(present) > 1 else ():
+                name = f"{endpoint}.sender.{one.name}"
+                label = f"sender {endpoint} to {one.name} peers"
+                add(
+                    Resource(id=name, label=label),
+                    Use(resource=name, sources=(endpoint,), path_classes=(one,)),
+                )
+        name = f"{endpoint}.both-ways"
+        add(
+            Resource(id=name, sharing=Sharing.DUPLEX, label=f"both directions of {endpoint}"),
+            _all_flows(name, endpoint, RECEIVER),
+        )
+        uses.append(_all_flows(name, endpoint, SENDER))
+    for node, below in _enclosures(topology, endpoints).items():
+        for code in sorted({c for e in below for c in classes[e]}):
+            inside, kind = tuple(below), PathClass(code)
+            outside = tuple(e for e in endpoints if e not in below)
+            for way, words, begin, end in (
+                ("out", "out of", inside, outside),
+                ("in", "into", outside, inside),
+            ):
+                name = f"{node}.{way}.{kind.name}"
+                add(
+                    Resource(id=name, label=f"{kind.name} traffic {words} {node}"),
+                    Use(resource=name, sources=begin, destinations=end, path_classes=(kind,)),
+                )
+    far = tuple(c for c in FAR if any(int(c) in codes for codes in classes.values()))
+    if far:
+        # All that crosses between sockets or groups, whichever way.
+        name = "between.both-ways"
+        label = f"both directions between {around}s"
+        add(
+            Resource(id=name, sharing=Sharing.DUPLEX, label=label),
+            Use(resource=name, path_classes=far),
+        )
     for source, destination in own_paths:
         name = f"{source}->{destination}.path"
         label = f"path {source}->{destination} itself"
@@ -98,9 +139,10 @@ def with_candidates(
             Resource(id=name, sharing=Sharing.FATPIPE, label=label),
             Use(resource=name, sources=(source,), destinations=(destination,)),
         )
-    added = frozenset(r.id for r in resources)
+    first = {*senders, *ports.values(), *engines.values()}
+    rank = {r.id: 1 if r.id in first else 2 for r in resources}
     return Candidates(
-        topology.with_resources(resources, uses), added, frozenset(senders), ports, engines
+        topology.with_resources(resources, uses), rank, frozenset(senders), ports, engines
     )
 
 
@@ -113,6 +155,26 @@ def _classes(topology: Topology, endpoints: Sequence[str]) -> dict[str, set[int]
         e: set(np.unique(routes.path_class[i, place]).tolist())
         for e, i in zip(endpoints, place, strict=True)
     }
+
+
+def _enclosures(topology: Topology, endpoints: Sequence[str]) -> dict[str, list[str]]:
+    """Endpoints below each inner node that some link leads out of; small machines only.
+
+    A link that all of a set's outward flows and no others cross leads out of it.
+    """
+    if not 3 <= len(endpoints) <= MOST_FOR_ENCLOSURES:
+        return {}
+    pairs = [(a, b) for a in endpoints for b in endpoints if a != b]
+    lines = incidence(topology, pairs)
+    columns = lines.matrix.tocsc()
+    tails = {use[0]: link.tail for link in topology.links.values() for use in link.uses}
+    found: dict[frozenset[str], str] = {}
+    for k, name in enumerate(lines.resources):
+        crossing = [pairs[p] for p in columns.indices[columns.indptr[k] : columns.indptr[k + 1]]]
+        sources, destinations = {a for a, _ in crossing}, {b for _, b in crossing}
+        if len(sources) > 1 and not sources & destinations and name in tails:
+            found.setdefault(frozenset(sources), tails[name])
+    return {node: [e for e in endpoints if e in members] for members, node in found.items()}
 
 
 def _all_flows(resource: str, endpoint: str, side: int) -> Use:

@@ -145,6 +145,16 @@ def check_consistency(topology: Topology, observations: Sequence[Observation]) -
             f"; and {against[0].text}"
         )
         left_out |= dict.fromkeys(sorted(names), reason)
+    agreeing = {
+        o.name: group for group in groups if group not in disagreeing for o in group.samples
+    }
+    for one in contradictions:
+        # The flow reads like its like, so that it is the pattern that is wrong.
+        if one.flow.name in agreeing and one.pattern.name not in left_out:
+            left_out[one.pattern.name] = (
+                f"contradicted: {one.text}; and {agreeing[one.flow.name].text} agree with each "
+                "other"
+            )
     return Consistency(
         noise=noise,
         contradictions=contradictions,
@@ -155,7 +165,9 @@ def check_consistency(topology: Topology, observations: Sequence[Observation]) -
 
 def _like_pairs(topology: Topology, pairs: Sequence[Observation]) -> list[LikePairs]:
     """Groups of two pairs or more, in the order of the samples."""
-    routes = topology.routes()
+    ends = {e for o in pairs for pair in o.pattern.pairs for e in pair}
+    inside = ends <= set(topology.accelerators)
+    routes = topology.routes(None if inside else topology.endpoints)
     found: dict[tuple[str, str], list[Observation]] = {}
     for sample in pairs:
         source, destination = sample.pattern.pairs[0]

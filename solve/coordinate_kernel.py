@@ -42,12 +42,13 @@ def sweep(
     engine: _F,
     pull_to: _F,
     pull: _F,
+    limit: _F,
     threshold: float,
 ) -> int:
     """Move each wanted column of ``x`` to its best value, one after the other; how many moved.
 
     ``engine`` is the longest time-shared log time of each row (-inf: none), ``pull`` the
-    cost per unit of x away from ``pull_to``; both stay.
+    cost per unit of x away from ``pull_to``, ``limit`` the largest x that is allowed; they stay.
     """
     longest = 0
     for r in wanted:
@@ -71,7 +72,7 @@ def sweep(
                 value = pull_to[r]
             else:
                 k = begin + trial
-                value = log_seconds[column_row[k]] - column_load[k]
+                value = min(limit[r], log_seconds[column_row[k]] - column_load[k])
                 # A value that the others hide here explains nothing here.
                 if column_load[k] + value < other[trial]:
                     continue

@@ -32,7 +32,7 @@ from topocal.solve.fitting_kernel import gather
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
 
-__all__ = ["HUBER", "Cost", "Estimate", "estimate", "huber", "predict_log_seconds"]
+__all__ = ["HUBER", "Cost", "Estimate", "estimate", "huber", "largest_sigma", "predict_log_seconds"]
 
 HUBER: Final = 1.345
 """Threshold in noise units: 95 % efficient on Gaussian noise (Huber 1981, table 4.1)."""
@@ -51,6 +51,9 @@ UNEXPLAINED: Final = 1e6
 
 SOFTNESS: Final = (1.0, 0.3, 0.1)
 """Widths of the soft assignment, in noise units, one after the other."""
+
+PROOF_SIGMAS: Final = 3.0
+"""Deviations by which a figure that bounds a capacity may itself be off."""
 
 MOST_STEPS: Final = 40
 MOST_SWEEPS: Final = 4
@@ -105,6 +108,14 @@ def huber(error: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.where(size <= HUBER, size**2, 2 * HUBER * size - HUBER**2))
 
 
+def largest_sigma(rows: Rows) -> NDArray[np.float64]:
+    """Shape (R,): the largest standard error among the observations of each resource."""
+    found = np.zeros(rows.log_load.shape[1])
+    owner = np.repeat(np.arange(len(rows.sigma)), np.diff(rows.log_load.indptr))
+    np.maximum.at(found, rows.log_load.indices, rows.sigma[owner])
+    return found
+
+
 def predict_log_seconds(
     rows: Rows, x: NDArray[np.float64], log_kappa: NDArray[np.float64]
 ) -> NDArray[np.float64]:
@@ -129,6 +140,9 @@ class Cost:
         self.place = np.cumsum(fitted) - 1
         self.pull_to = pull_to[self.columns]
         self.pull = np.where(known, PRIOR, LEANING)[self.columns]
+        # No resource is busy for longer than a pattern took: what the data proves, the fit
+        # must not break, up to the noise of the figure that proves it.
+        self.limit = bound + PROOF_SIGMAS * largest_sigma(rows)
         self.unit = float(np.median(rows.sigma)) if len(rows.sigma) else 1.0
 
     def __call__(self, x: NDArray[np.float64], log_kappa: NDArray[np.float64]) -> float:
@@ -154,6 +168,7 @@ class Cost:
         while fraction >= SHORTEST_STEP:
             new_x = x.copy()
             new_x[self.columns] += fraction * step
+            new_x[self.columns] = np.minimum(new_x, self.limit)[self.columns]
             new_kappa = np.minimum(0.0, log_kappa + fraction * step_kappa)
             value = self(new_x, new_kappa)
             if value < best:
@@ -201,7 +216,7 @@ def estimate(
     x, log_kappa = np.where(fitted, first, -np.inf), np.zeros(2)
     if start is not None:
         usable = fitted & np.isfinite(start.x)
-        x[usable], log_kappa = start.x[usable], start.log_kappa
+        x[usable], log_kappa = np.minimum(start.x, cost.limit)[usable], start.log_kappa
     best = cost(x, log_kappa)
     if fitted.any():
         quick = _Diagonal(cost)
@@ -262,6 +277,7 @@ def _sweep(
         engine,
         pull_to,
         pull,
+        cost.limit,
         HUBER,
     )
     value = cost(swept, log_kappa) if moved else best

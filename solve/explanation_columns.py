@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from topocal.solve.candidates import with_candidates
 from topocal.topo.errors import InputError, UnknownEndpointError
 from topocal.topo.flow import Pattern
 from topocal.topo.incidence import incidence
@@ -48,8 +47,9 @@ class Columns:
         What each is, for people.
     oddity
         Shape (R,): of explanations of one size the least odd is preferred. 0 is a resource of
-        the topology or all that an endpoint sends near or far, 1 a receiver's part or what
-        passes a node, 2 a part by path class, 3 a single pair.
+        the topology, all that an endpoint receives, or all that it sends near or far; 1 a
+        part of what it receives, what passes a node, or both directions; 2 a part by path
+        class; 3 a single pair.
     pairs
         ``(source, destination)`` of each row.
     weight
@@ -95,7 +95,11 @@ class Columns:
 
 
 def explanation_columns(
-    topology: Topology, endpoints: Sequence[str] | None = None, *, pairs: bool = True
+    topology: Topology,
+    endpoints: Sequence[str] | None = None,
+    *,
+    pairs: bool = True,
+    opposed: bool = False,
 ) -> Columns:
     """The candidates of a machine.
 
@@ -105,6 +109,10 @@ def explanation_columns(
         Those whose transfers are to be explained; default: the accelerators.
     pairs
         Whether every pair is a candidate by itself.
+    opposed
+        Whether the two directions at an endpoint or a node may draw from one resource although
+        the topology does not say so.  Only patterns with traffic both ways at once can tell;
+        without any, one resource for both directions would pass for the simpler explanation.
 
     Raises
     ------
@@ -121,8 +129,7 @@ def explanation_columns(
         raise InputError("fewer than two endpoints", remedy="name those that send and receive")
     topology.require_endpoints(ends)
     all_pairs = [(a, b) for a in ends for b in ends if a != b]
-    extended = with_candidates(topology, ends).topology
-    lines, table = incidence(extended, all_pairs), extended.resources
+    lines, table = incidence(topology, all_pairs), topology.resources
     shared = (Sharing.TIME_SHARED, Sharing.FATPIPE)
     kept = [k for k, name in enumerate(lines.resources) if table[name].sharing not in shared]
     weight = lines.matrix.tocsc()[:, kept]
@@ -142,7 +149,7 @@ def explanation_columns(
         rows = weight.indices[span].astype(np.int64)
         order = np.argsort(rows)
         add(table[lines.resources[k]].name, rows[order], weight.data[span][order], 0)
-    for label, members, oddity in _sets(topology, ends, all_pairs, pairs):
+    for label, members, oddity in _sets(topology, ends, all_pairs, pairs, opposed):
         add(label, np.flatnonzero(members), np.ones(int(members.sum())), oddity)
     row = np.concatenate([rows for rows, _ in columns])
     column = np.repeat(np.arange(len(columns)), [len(rows) for rows, _ in columns])
@@ -161,6 +168,7 @@ def _sets(
     ends: Sequence[str],
     all_pairs: Sequence[tuple[str, str]],
     each: bool,
+    opposed: bool,
 ) -> Iterator[tuple[str, NDArray[np.bool_], int]]:
     """Sets of pairs that may share something, with a label and how odd that would be."""
     routes = topology.routes(tuple(ends))
@@ -170,15 +178,23 @@ def _sets(
     source = np.array([a for a, _ in all_pairs])
     destination = np.array([b for _, b in all_pairs])
     everything = np.ones(len(code), dtype=bool)
-    sides = [("", everything, 0), (" from near", ~far, 1), (" from afar", far, 1)]
+    grouped = NodeKind.GROUP in {k for _, k in topology.graph.nodes(data="kind")}
+    around = "group" if grouped else "socket"
+    inside, outside = f" inside its {around}", f" to another {around}"
     classes = [PathClass(int(c)) for c in np.unique(code)]
-    if len(classes) > 2:
-        sides += [(f" over {c.name}", code == int(c), 2) for c in classes]
     for end in ends:
-        for words, side, oddity in sides:
-            yield f"receiver {end}{words}", (destination == end) & side, oddity
-            if oddity == 2:
-                yield f"sender {end}{words}", (source == end) & side, oddity
+        sends, receives = source == end, destination == end
+        for words, side in (("", everything), (inside, ~far), (outside, far)):
+            yield f"sender {end}{words}", sends & side, 0
+        yield f"receiver {end}", receives, 0
+        for words, side in ((" from near", ~far), (" from afar", far)):
+            yield f"receiver {end}{words}", receives & side, 1
+        if len(classes) > 2:
+            for c in classes:
+                yield f"sender {end} over {c.name}", sends & (code == int(c)), 2
+                yield f"receiver {end} over {c.name}", receives & (code == int(c)), 2
+        if opposed:
+            yield f"both directions of {end}", sends | receives, 1
     for node, members in _enclosures(topology, ends):
         sends, receives = np.isin(source, members), np.isin(destination, members)
         yield f"inside {node}", sends & receives, 1
@@ -186,6 +202,8 @@ def _sets(
             yield f"into {node}{words}", ~sends & receives & side, 1
         for words, side in (("", everything), (" to afar", far)):
             yield f"out of {node}{words}", sends & ~receives & side, 1
+        if opposed:
+            yield f"both directions of {node}", sends ^ receives, 1
     if each:
         for k, (a, b) in enumerate(all_pairs):
             yield f"pair {a}->{b}", np.arange(len(code)) == k, 3

@@ -6,7 +6,7 @@ observe -> consistency -> candidates -> sharing (rows, estimate, polish) -> inte
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,12 +21,19 @@ from topocal.solve.model import Certificate, FittedResource, Model, Residual
 from topocal.solve.observe import Observed, observe
 from topocal.solve.rows import Observation
 from topocal.solve.sharing import Fit, SharingVerdict, fit_sharing, nominal_prior
-from topocal.solve.status import Status
+from topocal.solve.status import CLEAR_SIGMAS, Status
 from topocal.topo.errors import InputError, one_line
 from topocal.topo.resource import Resource, Sharing
 from topocal.topo.topology import Topology
+from topocal.topo.units import format_rate
 
 __all__ = ["fit"]
+
+_UNEXPLAINED = 0.10
+"""Error (log) from which a figure counts as unexplained, if it is clear of the noise."""
+
+_NOISY = 0.15
+"""Noise above which a fit is worth a warning: steady machines repeat within 5 %."""
 
 _LARGEST_LOG = 700.0
 """exp of more is not a float."""
@@ -108,7 +115,7 @@ def _model(
     topology: Topology,
 ) -> Model:
     table = list(best.topology.resources.values())
-    supposed = np.array([r.id in best.candidates.added for r in table])
+    supposed = np.array([r.id in best.candidates.rank for r in table])
     known = what_is_known(
         best.rows,
         best.estimate,
@@ -153,7 +160,8 @@ def _model(
         resources={r.id: r for r in fitted},
         noise=consistency.noise,
         sharing=verdict.text,
-        findings=_findings(consistency),
+        undecided=verdict.undecided,
+        findings=tuple(_findings(consistency, residuals)),
         left_out=consistency.left_out,
         residuals=residuals,
         alpha_s=observed.alpha_s,
@@ -245,12 +253,32 @@ def _Bps(x: float) -> float | None:
     return math.exp(-x) if abs(x) < _LARGEST_LOG else None
 
 
-def _findings(consistency: Consistency) -> tuple[str, ...]:
-    found = [c.text for c in consistency.contradictions if c.flow.name not in consistency.left_out]
+def _findings(consistency: Consistency, residuals: Sequence[Residual]) -> Iterator[str]:
+    """What the data says about itself, and what the fit could not say."""
+    for one in consistency.contradictions:
+        if not {one.flow.name, one.pattern.name} & consistency.left_out.keys():
+            yield one.text
     for group in consistency.disagreeing:
         if group.samples[0].name not in consistency.left_out:
-            found.append(
+            yield (
                 f"{group.text} disagree by {math.expm1(group.spread):.0%} although they are "
                 "alike by topology: each is given a path of its own"
             )
-    return tuple(found)
+    limit = max(_UNEXPLAINED, CLEAR_SIGMAS * consistency.noise)
+    missed = sorted(
+        (r for r in residuals if abs(math.log(r.predicted_Bps / r.measured_Bps)) > limit),
+        key=lambda r: -abs(math.log(r.predicted_Bps / r.measured_Bps)),
+    )
+    if missed:
+        worst = missed[0]
+        yield (
+            f"{len(missed)} of {len(residuals)} figures are not explained by any resource that was "
+            f"tried, the worst {worst.name}: {format_rate(worst.measured_Bps)} measured, "
+            f"{format_rate(worst.predicted_Bps)} predicted; predictions near them are not to be "
+            "relied on"
+        )
+    if consistency.noise > _NOISY:
+        yield (
+            f"the figures scatter by {consistency.noise:.0%} where they should be alike: "
+            "intervals are wide, and a topology or more repeats would help"
+        )

@@ -4,7 +4,8 @@ Endpoints whose rates with everyone else look alike are taken to sit together.
 Each sender's row of the pair table (and, as a second proposal, each receiver's
 column) is cut at its widest gap; every cut is a vote on which of the *other*
 endpoints belong together, and the votes are clustered (average linkage on the
-share of votes against).  A row without a clear gap does not vote.  Of the
+share of votes against).  A row without a clear gap does not vote.  Further proposals
+join what is fastest together, or slowest, into any number of groups.  Of all
 proposals and of no grouping at all, the one that explains the table best wins:
 the scatter that is left when every sender, or every receiver, has one rate
 inside its group and one outside, weighed against the number of rates (BIC).
@@ -14,6 +15,7 @@ Nothing is assumed about what the groups are: they become nodes of kind ``group`
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import Final
 
 import numpy as np
@@ -29,6 +31,9 @@ from topocal.topo.topology import Topology
 
 __all__ = ["GAP", "find_groups", "infer_topology"]
 
+MOST_GROUPS: Final = 64
+"""More groups are not proposed."""
+
 GAP: Final = np.log(1.15)
 """A row votes when its widest gap is above 15 %: rates of like paths differ by a few
 percent on published machines, those of unlike paths by tens."""
@@ -39,12 +44,32 @@ def find_groups(measurements: Measurements) -> list[list[str]]:
     endpoints = measurements.endpoints
     table = _log_rates(measurements)
     n = len(endpoints)
-    proposals = [np.zeros(n, dtype=np.int64)]
+    proposals = [np.zeros(n, dtype=np.int64), *_nearest(table)]
     for lines in ([table], [table.T], [table, table.T]):
         proposals.append(_cluster_votes([line for side in lines for line in side]))
     labels = min(proposals, key=lambda labels: _information(table, labels))
     order = list(dict.fromkeys(labels.tolist()))
     return [[e for e, m in zip(endpoints, labels, strict=True) if m == label] for label in order]
+
+
+def _nearest(table: NDArray[np.float64]) -> list[NDArray[np.int64]]:
+    """Groupings by rate alone, every number of groups: those that are fast together, and (where
+    near is slower than far, as behind one staged uplink) those that are slow together."""
+    n = len(table)
+    if n < 3:
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # pairs that nobody measured
+        rate = np.nanmean(np.stack([table, table.T]), axis=0)
+    if np.isnan(rate[~np.eye(n, dtype=bool)]).any():
+        return []
+    found = []
+    for apart in (np.nanmax(rate) - rate, rate - np.nanmin(rate)):
+        np.fill_diagonal(apart, 0.0)
+        tree = linkage(squareform(apart, checks=False), "average")
+        for count in range(2, min(n // 2, MOST_GROUPS) + 1):
+            found.append(np.asarray(fcluster(tree, count, "maxclust"), dtype=np.int64))
+    return found
 
 
 def _cluster_votes(lines: list[NDArray[np.float64]]) -> NDArray[np.int64]:

@@ -19,12 +19,15 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import splu
 from scipy.special import ndtri
 
-from topocal.solve.estimate import Cost, Estimate, soft_slopes
+from topocal.solve.estimate import Cost, Estimate, largest_sigma, soft_slopes
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
 from topocal.solve.status import CLEAR_SIGMAS, CONFIDENCE, Status
 
 __all__ = ["Knowledge", "what_is_known"]
+
+UNEXPLAINED: Final = 0.05
+"""Error (log) from which an observation counts as unexplained, if it is clear of the noise."""
 
 EFFICIENCY: Final = 0.95
 """Of the Huber estimate on Gaussian noise, against least squares (Huber 1981, table 4.1)."""
@@ -77,7 +80,7 @@ def what_is_known(
         fit needed it: what may be there but never had to be is not a reason to doubt.
     """
     bound = upper_bounds(rows)
-    noise = _largest_sigma(rows, len(bound))
+    noise = largest_sigma(rows)
     # Many observations bound a resource, and the lowest is the luckiest: Bonferroni.
     tail = (1 - CONFIDENCE) / (2 * np.maximum(1, rows.crowd))
     limit = bound - ndtri(tail) * noise
@@ -106,14 +109,6 @@ def what_is_known(
         else Knowledge(Status.SERIES, -math.inf, known[first].high_x, confounded_with=(first,))
         for r, first in enumerate(rows.series.tolist())
     ]
-
-
-def _largest_sigma(rows: Rows, resources: int) -> NDArray[np.float64]:
-    """Shape (R,): the largest standard error among the observations of each resource."""
-    found = np.zeros(resources)
-    owner = np.repeat(np.arange(len(rows.sigma)), np.diff(rows.log_load.indptr))
-    np.maximum.at(found, rows.log_load.indices, rows.sigma[owner])
-    return found
 
 
 def _standard_errors(
@@ -160,8 +155,16 @@ def _evidence(
     clear: dict[int, list[int]] = {}
     rivals: dict[int, set[int]] = {}
 
+    # What the fit does not explain pins nothing, and nothing that it hangs on is sure.
+    missed = np.abs(result.log_predicted - rows.log_seconds) > np.maximum(
+        UNEXPLAINED, CLEAR_SIGMAS * rows.sigma
+    )
+    doubtful: set[int] = set()
+
     def note(resource: int, row: int, others: set[int]) -> None:
-        if others:
+        if missed[row]:
+            doubtful.add(resource)
+        elif others:
             rivals.setdefault(resource, set()).update(others)
         else:
             clear.setdefault(resource, []).append(row)
@@ -186,4 +189,5 @@ def _evidence(
             others = set(columns[slowest > highest[s] - margin].tolist()) - {r}
             others |= {int(shared.resource[k]) for k in engines if busy[k] > highest[s] - margin}
             note(r, s, others)
+    clear = {r: by for r, by in clear.items() if r not in doubtful}
     return clear, {r: others for r, others in rivals.items() if r not in clear}

@@ -5,6 +5,7 @@ History of model.json: 1 (2026-11) first version.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -127,6 +128,9 @@ class Model:
         Relative standard deviation of one sample.
     sharing
         Sentence on whether receivers share bytes or time.
+    undecided
+        Sides of an endpoint (0 receiving, 1 sending) on which the data cannot tell bytes from
+        time; predictions allow for both.
     findings
         What the data says about itself: contradictions, disagreements, in sentences.
     left_out
@@ -148,6 +152,7 @@ class Model:
     resources: Mapping[str, FittedResource]
     noise: float
     sharing: str
+    undecided: tuple[int, ...]
     findings: tuple[str, ...]
     left_out: Mapping[str, str]
     residuals: tuple[Residual, ...]
@@ -208,6 +213,7 @@ def model_to_document(model: Model) -> dict[str, Any]:
         "version": VERSION,
         "noise": model.noise,
         "sharing": model.sharing,
+        "undecided": list(model.undecided),
         "findings": list(model.findings),
         "left_out": dict(model.left_out),
         "resources": [msgspec.to_builtins(r) for r in model.resources.values()],
@@ -236,14 +242,17 @@ def read_model(path: str | Path) -> Model:
         topology = topology_from_document(document["topology"], file=file)
         if {r.id for r in resources} != set(topology.resources):
             raise ValueError("its resources are not those of its topology")
+        if len({r.id for r in resources}) < len(resources):
+            raise ValueError("a resource stands twice")
         for resource in resources:
-            _check_numbers(resource)
+            _check(resource, topology)
         by_id = {r.id: r for r in resources}
         return Model(
             topology=topology,
             resources={name: by_id[name] for name in topology.resources},
-            noise=msgspec.convert(document["noise"], float),
+            noise=_noise(document["noise"]),
             sharing=msgspec.convert(document["sharing"], str),
+            undecided=msgspec.convert(document["undecided"], tuple[int, ...]),
             findings=msgspec.convert(document["findings"], tuple[str, ...]),
             left_out=msgspec.convert(document["left_out"], dict[str, str]),
             residuals=msgspec.convert(document["residuals"], tuple[Residual, ...]),
@@ -261,9 +270,45 @@ def read_model(path: str | Path) -> Model:
         ) from error
 
 
-def _check_numbers(resource: FittedResource) -> None:
-    for value in (resource.capacity_Bps, resource.low_Bps, resource.high_Bps, resource.error):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{resource.id} has capacity {value}")
+_SLOWEST_BPS: Final = 1e-3
+_FASTEST_BPS: Final = 1e18
+_MOST_ERROR: Final = 100.0
+
+
+def _check(resource: FittedResource, topology: Topology) -> None:
+    """What the predictions rely on.
+
+    Raises
+    ------
+    ValueError
+        When a number is no capacity, or a name no resource.
+    """
+    for name in ("capacity_Bps", "low_Bps", "high_Bps"):
+        value = getattr(resource, name)
+        if value is not None and not _SLOWEST_BPS <= value <= _FASTEST_BPS:
+            raise ValueError(f"{resource.id} has {name} {value}")
+    if resource.error is not None and not 0 < resource.error < _MOST_ERROR:
+        raise ValueError(f"{resource.id} has error {resource.error}")
     if resource.kappa is not None and not 0 < resource.kappa <= 1:
-        raise ValueError(f"{resource.id} has overlap factor {resource.kappa}")
+        raise ValueError(f"{resource.id} has kappa {resource.kappa}")
+    ordered = [
+        v for v in (resource.low_Bps, resource.capacity_Bps, resource.high_Bps) if v is not None
+    ]
+    if any(a > b * (1 + 1e-9) for a, b in itertools.pairwise(ordered)):
+        raise ValueError(f"{resource.id} has a capacity outside its interval")
+    if resource.status is Status.SERIES and not resource.confounded_with:
+        raise ValueError(f"{resource.id} does not name what stands for it")
+    if resource.status is Status.PINNED and resource.error is None:
+        raise ValueError(f"{resource.id} is pinned without an error")
+    for other in resource.confounded_with:
+        if other not in topology.resources:
+            raise ValueError(f"{resource.id} names the unknown resource {one_line(other)}")
+    if resource.sharing is not topology.resources[resource.id].sharing:
+        raise ValueError(f"{resource.id} is shared otherwise in the topology")
+
+
+def _noise(value: object) -> float:
+    noise = msgspec.convert(value, float)
+    if not 0 < noise < _MOST_ERROR:
+        raise ValueError(f"noise is {noise}")
+    return noise

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from scipy.sparse import csr_array, hstack
 from scipy.sparse.csgraph import connected_components
 
 from topocal.measure.patterns import PatternKind, notation
@@ -86,16 +87,26 @@ def _finishes(scenario: Scenario) -> list[float] | None:
 
 
 class _Parts:
-    """Which flows of a pattern share a resource, directly or through others."""
+    """Which flows of a pattern share a resource or an endpoint, directly or through others.
+
+    Two ways between the same endpoints share no link, but may share what no link shows.
+    """
 
     def __init__(self, topology: Topology, scenarios: list[Scenario]) -> None:
         pairs = sorted({pair for s in scenarios for pair in s.pattern.pairs})
         self._row = {pair: k for k, pair in enumerate(pairs)}
-        self._lines = incidence(topology, pairs).matrix if pairs else None
+        if not pairs:
+            return
+        number = {e: k for k, e in enumerate(sorted({e for pair in pairs for e in pair}))}
+        ends = np.array([[number[a], number[b]] for a, b in pairs])
+        at_ends = csr_array(
+            (np.ones(2 * len(pairs)), (np.repeat(np.arange(len(pairs)), 2), ends.ravel())),
+            shape=(len(pairs), len(number)),
+        )
+        self._lines = hstack([incidence(topology, pairs).matrix, at_ends], format="csr")
 
     def of(self, pattern: Pattern) -> list[list[int]]:
         """Numbers of the flows of each part."""
-        assert self._lines is not None
         lines = self._lines[[self._row[pair] for pair in pattern.pairs]]
         count, part = connected_components(lines @ lines.T, directed=False)
         return [np.flatnonzero(part == k).tolist() for k in range(count)]

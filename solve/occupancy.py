@@ -50,6 +50,9 @@ class Occupancy:
         Shape (f, n): what each flow contributes to the busy time.
     exact
         Whether the longest busy time is the pattern's finish.
+    by_turns
+        ``(endpoint, seconds)`` where the data does not tell whether it serves its flows at
+        once or by turns: what it would take by turns.
     """
 
     flows: tuple[Flow, ...]
@@ -60,6 +63,7 @@ class Occupancy:
     pinned: NDArray[np.bool_]
     parts: NDArray[np.float64]
     exact: bool
+    by_turns: tuple[tuple[str, float], ...] = ()
 
     def flows_on(self, resource: str) -> tuple[bool, ...]:
         """Which flows load a resource."""
@@ -109,6 +113,7 @@ class _Rates:
         table = [model.resources[name] for name in resources]
         self._names = resources
         self._noise = model.noise
+        self._undecided = model.undecided
         self._fatpipe = np.array([r.sharing is Sharing.FATPIPE for r in table])
         self._engine = np.array([r.sharing is Sharing.TIME_SHARED for r in table])
         self._kappa = np.array([1.0 if r.kappa is None else r.kappa for r in table])
@@ -191,7 +196,24 @@ class _Rates:
             pinned=pinned,
             parts=parts,
             exact=bool(equal and flows[0].start_s == 0 and busy_engines < 2),
+            by_turns=tuple(
+                self._by_turns(
+                    flows, solo_high * size, set(np.array(self._names)[loaded[engines]].tolist())
+                )
+            ),
         )
+
+    def _by_turns(
+        self, flows: tuple[Flow, ...], own_s: NDArray[np.float64], engines: set[str]
+    ) -> Iterator[tuple[str, float]]:
+        """Endpoints of two flows or more on an undecided side that have no engine."""
+        for side in self._undecided:
+            word = "sender" if side else "receiver"
+            ends = [f.source if side else f.destination for f in flows]
+            for end in dict.fromkeys(ends):
+                mine = [k for k, e in enumerate(ends) if e == end]
+                if len(mine) > 1 and f"{end}.{word}.engine" not in engines:
+                    yield f"{word} {end}", float(own_s[mine].sum())
 
     def _without_series(self, matrix: csr_array) -> NDArray[np.int64]:
         """The loaded columns, less those whose stand-in the same flows load alike."""

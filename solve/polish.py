@@ -77,6 +77,7 @@ def _convex_step(
     constraints: list[Any] = [
         cp.multiply(scale[row], step[cost.place[column]]) + excess <= over[row],
         step[n:] <= -log_kappa / unit,
+        step[:n] <= (cost.limit - x)[cost.columns] / unit,
     ]
     busy, shares = rows.shared.busy(rows.solo(x), log_kappa)
     known = np.flatnonzero(np.isfinite(busy))

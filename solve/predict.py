@@ -95,7 +95,8 @@ class Prediction:
     unmeasured
         Resources on the way that no sample ever loaded and that have no nominal value.
     would_narrow
-        Resources that are not pinned and may bind: pinning them makes the prediction narrow.
+        What is not known and may decide: resources that are not pinned, and endpoints of
+        which the data does not tell whether they serve their flows at once or by turns.
     """
 
     pattern: Pattern
@@ -123,8 +124,11 @@ class Prediction:
             return "nothing to move"
         if not self.indistinguishable:
             return self.bottleneck.text
-        others = " or ".join(b.text for b in self.indistinguishable)
-        return f"{self.bottleneck.text} or {others}: the data cannot tell these apart"
+        tied = (self.bottleneck, *self.indistinguishable)
+        names = " or ".join(b.text for b in tied)
+        if all(b.status is Status.PINNED for b in tied):
+            return f"{names}, which are equally busy as far as the data tells"
+        return f"{names}: the data cannot tell these apart"
 
 
 def predict(model: Model, patterns: Sequence[Pattern]) -> list[Prediction]:
@@ -159,6 +163,8 @@ def _one(model: Model, pattern: Pattern, busy: Occupancy) -> Prediction:
     # What is not pinned may bind unless, as slow as the data allows, it still is quicker
     # than something else is at its fastest.
     open_ones = np.flatnonzero(~busy.pinned & (busy.high_s > low))
+    by_turns = [(who, turns) for who, turns in busy.by_turns if turns > high]
+    high = max([float(high), *(turns for _, turns in by_turns)])
     ranked = _ranked(model, busy)
     tied = _tied(model, ranked)
     named = _merge_series(model, tied, busy)
@@ -168,7 +174,7 @@ def _one(model: Model, pattern: Pattern, busy: Occupancy) -> Prediction:
         alpha_s=alpha_s,
         low_s=max(0.0, alpha_s + min(float(low) * stretch, seconds)),
         high_s=alpha_s + max(float(high) * stretch, seconds),
-        narrow=not len(open_ones) and longest > 0,
+        narrow=not len(open_ones) and not by_turns and longest > 0,
         bottleneck=named[0] if named else None,
         indistinguishable=tuple(named[1:]),
         runner_up=ranked[len(tied)] if len(ranked) > len(tied) else None,
@@ -176,7 +182,10 @@ def _one(model: Model, pattern: Pattern, busy: Occupancy) -> Prediction:
         unmeasured=tuple(
             name for name in busy.resources if model.resources[name].status is Status.UNKNOWN
         ),
-        would_narrow=tuple(busy.resources[k] for k in open_ones),
+        would_narrow=(
+            *(busy.resources[k] for k in open_ones),
+            *(f"whether {who} serves its flows at once or by turns" for who, _ in by_turns),
+        ),
     )
 
 

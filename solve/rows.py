@@ -10,7 +10,7 @@ the log weight) over the capacities that flow f crosses.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -222,14 +222,14 @@ def _plain(entries: csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64], ND
 def build_rows(
     topology: Topology,
     observations: Sequence[Observation],
-    supposed: Collection[str] = (),
+    rank: Mapping[str, int] | None = None,
 ) -> Rows:
     """The system of ``observations`` on all resources of a topology.
 
     Parameters
     ----------
-    supposed
-        Resources that do not stand for others in series while there are any else.
+    rank
+        Of resources in series the one of lowest rank stands for all; 0 where not given.
 
     Raises
     ------
@@ -275,16 +275,16 @@ def build_rows(
         shared=_shared(is_shared, side, row, column, size, flow_row, resource),
         crowd=crowd,
         series=_series(
-            pair_weight, is_fatpipe, np.array([r.id in supposed for r in table], dtype=bool)
+            pair_weight, is_fatpipe, np.array([(rank or {}).get(r.id, 0) for r in table])
         ),
     )
 
 
 def _series(
-    pair_weight: csr_array, is_fatpipe: NDArray[np.bool_], last: NDArray[np.bool_]
+    pair_weight: csr_array, is_fatpipe: NDArray[np.bool_], rank: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """For each column one with the same weights on the same pairs: the first, those marked
-    ``last`` after the others.
+    """For each column the one of lowest rank, then number, with the same weights on the same
+    pairs.
 
     Columns are compared by two random projections; equal columns agree to the last bit,
     since they are summed in the same order.
@@ -298,7 +298,7 @@ def _series(
     for _ in range(2):
         value = (2.0 + columns.data) * rng.standard_normal(columns.shape[0])[columns.indices]
         keys.append(np.bincount(owner, weights=value, minlength=n))
-    order = np.lexsort((np.arange(n), last))
+    order = np.lexsort((np.arange(n), rank))
     table = np.stack(keys, axis=1)[order]
     _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
     found = np.empty(n, dtype=np.int64)

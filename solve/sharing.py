@@ -43,6 +43,13 @@ SPREAD: Final = 1.3
 """Flows whose rates alone differ by 30 % tell sharing of bytes from sharing of time; equal
 ones never do (docs/model.md)."""
 
+LEAST_SPREAD: Final = 1.1
+"""Below that nothing is decided: the scatter of rates alone makes such differences."""
+
+VERY_STRONG: Final = 10.0
+"""Difference of BIC that decides where flows differ by less than :data:`SPREAD` (Kass & Raftery
+1995: very strong evidence)."""
+
 SIGMAS: Final = 3.0
 """An observation is still unexplained when it is predicted too short by this many deviations."""
 
@@ -62,16 +69,16 @@ class SharingVerdict:
     ----------
     time_shared
         Endpoints and sides (0 receiving, 1 sending) that serve one flow at a time.
-    decided
-        The data prefers the choice by more than :data:`WORTH_A_MENTION`.
     advantage
-        BIC of the best other hypothesis less that of the chosen one.
+        BIC of capacities alone less that of the chosen hypothesis.
+    undecided
+        Sides (0 receiving, 1 sending) on which the data cannot tell bytes from time.
     text
         The same in a sentence.
     """
 
     time_shared: frozenset[tuple[str, int]]
-    decided: bool
+    undecided: tuple[int, ...]
     advantage: float
     text: str
 
@@ -104,32 +111,28 @@ def fit_sharing(
     SolverError
         When an optimiser fails.
     """
-    rows = build_rows(candidates.topology, observations, candidates.added)
+    rows = build_rows(candidates.topology, observations, candidates.rank)
     problem = _Problem(candidates, rows)
     fits: dict[int | None, Fit] = {None: problem.fit(problem.none)}
-    refuted = concurrent = False
+    settled: set[int] = set()
     for side in (RECEIVER, SENDER):
         engines = problem.engines_of(side)
-        if not engines[rows.shared.resource].any():
-            continue
-        concurrent = True
-        if not problem.can_tell(rows, fits[None], side):
+        if not engines[rows.shared.resource].any() or not problem.can_tell(fits[None], side):
             continue
         if problem.is_refuted(fits[None], side):
-            refuted = True
+            settled.add(side)
         else:
             fits[side] = problem.fit(engines)
-    tells = {s: problem.can_tell(fits[s].rows, fits[s], s) for s in fits if s is not None}
     best = min(fits, key=lambda side: fits[side].bic)
-    others = [f.bic for side, f in fits.items() if side != best]
-    advantage = (min(others) - fits[best].bic) if others else 0.0
-    if best is not None and not (tells[best] and fits[None].bic - fits[best].bic > WORTH_A_MENTION):
-        best, advantage = None, 0.0
+    for tried in (RECEIVER, SENDER):
+        if tried not in fits:
+            continue
+        if abs(fits[tried].bic - fits[None].bic) > problem.worth(fits[None], tried):
+            settled.add(tried)
+        elif tried == best:
+            best = None
     chosen = problem.judge_endpoints(fits[best])
-    if refuted and len(fits) == 1:
-        advantage = math.inf
-    tells_any = refuted or any(tells.values())
-    verdict = _verdict(problem, fits, chosen, best, advantage, tells_any, concurrent)
+    verdict = _verdict(problem, fits, chosen, best, settled)
     if len(observations) <= MOST_OBSERVATIONS:
         polished = polish(chosen.rows, problem.prior, chosen.active, chosen.estimate)
         chosen = replace(chosen, estimate=polished)
@@ -268,7 +271,7 @@ class _Problem:
     def is_refuted(self, fit: Fit, side: int) -> bool:
         """Whether most fans that can tell finished far sooner than by time-sharing."""
         shared = self.rows.shared
-        telling = (shared.side == side) & (self._spread(self.rows, fit.estimate) > SPREAD)
+        telling = (shared.side == side) & (self._spread(self.rows, fit.estimate) > LEAST_SPREAD)
         if not telling.any():
             return False
         # Rates as the pairs read them: a fit without engines may have bent them to the fans.
@@ -281,10 +284,19 @@ class _Problem:
         lead = (busy[telling] - self.rows.log_seconds[row]) / self.rows.sigma[row]
         return bool((lead > SIGMAS).mean() > 0.5)
 
-    def can_tell(self, rows: Rows, fit: Fit, side: int) -> bool:
+    def can_tell(self, fit: Fit, side: int) -> bool:
         """Whether some fan's flows differ enough alone for bytes and time to differ."""
-        spread = self._spread(rows, fit.estimate)
-        return bool((spread[rows.shared.side == side] > SPREAD).any())
+        return self._widest(fit, side) > LEAST_SPREAD
+
+    def worth(self, fit: Fit, side: int) -> float:
+        """Difference of BIC that decides a side: more where the flows hardly differ."""
+        if self._widest(fit, side) > SPREAD:
+            return WORTH_A_MENTION
+        return VERY_STRONG
+
+    def _widest(self, fit: Fit, side: int) -> float:
+        spread = self._spread(self.rows, fit.estimate)[self.rows.shared.side == side]
+        return float(spread.max(initial=1.0))
 
     @staticmethod
     def _spread(rows: Rows, found: Estimate) -> NDArray[np.float64]:
@@ -326,46 +338,49 @@ def _verdict(
     fits: dict[int | None, Fit],
     chosen: Fit,
     best: int | None,
-    advantage: float,
-    tells: bool,
-    concurrent: bool,
+    settled: set[int],
 ) -> SharingVerdict:
     column = {name: k for k, name in enumerate(chosen.rows.resources)}
     at_work = frozenset(
         key for key, name in problem.candidates.engines.items() if chosen.engines[column[name]]
     )
-    count = sum(len(o.pattern.flows) > 1 for o in chosen.rows.observations)
-    if not concurrent:
-        text = (
-            "receivers: no fan was measured, so whether they share bytes or time is unknown; "
-            "they are taken to share bytes"
-        )
-        return SharingVerdict(time_shared=at_work, decided=False, advantage=0.0, text=text)
-    decided = advantage > WORTH_A_MENTION and tells
+    plain, sides = fits[None], set(problem.rows.shared.side.tolist())
+    advantage = 0.0
     if best is not None:
+        advantage = plain.bic - fits[best].bic
         whom = "receivers" if best == RECEIVER else "senders"
-        kappa = math.exp(chosen.estimate.log_kappa[best])
         text = (
-            f"{whom} are time-shared: one overlap factor ({kappa:.3f}) with "
-            f"{chosen.numbers} fitted number{'s' * (chosen.numbers != 1)} in all explains the "
-            f"{count} concurrent figures, where capacities take {fits[None].numbers} "
+            f"{whom} are time-shared: one overlap factor "
+            f"({math.exp(chosen.estimate.log_kappa[best]):.3f}) with {chosen.numbers} fitted "
+            f"number{'s' * (chosen.numbers != 1)} in all explains the {_concurrent(chosen)} "
+            f"concurrent figures, where capacities take {plain.numbers} "
             f"(BIC {advantage:.1f} better)"
         )
-    elif tells and decided:
-        by = f"BIC {advantage:.1f} better" if math.isfinite(advantage) else "most refute it"
+    elif RECEIVER in settled:
         text = (
-            f"receivers share bytes: capacities explain the {count} concurrent figures better "
-            f"than time-sharing ({by})"
+            f"receivers share bytes: capacities explain the {_concurrent(chosen)} concurrent "
+            "figures better than time-sharing"
+        )
+    elif RECEIVER not in sides:
+        text = (
+            "receivers: no fan into one endpoint was measured, so whether they share bytes or "
+            "time is unknown; they are taken to share bytes"
         )
     else:
         text = (
-            "receivers: the data cannot tell whether they share bytes or time "
-            + ("(BIC differs by less than 2)" if tells else "(all senders are alike)")
-            + "; they are taken to share bytes. A fan whose senders differ by 30 % or more alone "
-            "would tell"
+            "receivers: the data cannot tell whether they share bytes or time; they are taken to "
+            "share bytes. A fan whose senders differ by 30 % or more alone would tell"
         )
-    text += _exceptions(problem, at_work, best)
-    return SharingVerdict(time_shared=at_work, decided=decided, advantage=advantage, text=text)
+    return SharingVerdict(
+        time_shared=at_work,
+        undecided=tuple(side for side in (RECEIVER, SENDER) if side not in settled),
+        advantage=advantage,
+        text=text + _exceptions(problem, at_work, best),
+    )
+
+
+def _concurrent(fit: Fit) -> int:
+    return sum(len(o.pattern.flows) > 1 for o in fit.rows.observations)
 
 
 def _exceptions(problem: _Problem, at_work: frozenset[tuple[str, int]], best: int | None) -> str:

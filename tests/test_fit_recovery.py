@@ -156,7 +156,7 @@ def test_a_flat_table_has_one_group() -> None:
     pairs = time_patterns(truth, all_pairs(), capacities, noise=0.01, rng=rng)
     assert find_groups(pairs) == [NAMES]
     model = fit(pairs)
-    assert "no fan was measured" in model.sharing
+    assert "no fan into one endpoint was measured" in model.sharing
     assert predict(model, [peer("gpu0", "gpu5", SIZE)])[0].throughput_Bps == pytest.approx(
         50e9, rel=0.02
     )

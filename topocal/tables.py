@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from topocal.console import safe
 from topocal.topo.units import format_rate
 
 if TYPE_CHECKING:
@@ -46,7 +47,12 @@ def capacity_table(model: Model) -> Table:
     )
     for resource in model.resources.values():
         if resource.status in ("pinned", "confounded"):
-            table.add_row(resource.label, _capacity(resource), _interval(resource), basis(resource))
+            table.add_row(
+                safe(resource.label),
+                _capacity(resource),
+                _interval(resource),
+                safe(basis(resource)),
+            )
     return table
 
 

@@ -28,9 +28,9 @@ from typing import Final
 
 from topocal.measure.patterns import fan_in, fan_out, parse_pattern, peer
 from topocal.measure.samples import Measurements, Sample
+from topocal.topo.endpoint_names import canonical_endpoint
 from topocal.topo.errors import FormatError, InputError, TopocalError, UnitError, Where, one_line
 from topocal.topo.flow import Pattern
-from topocal.topo.endpoint_names import canonical_endpoint
 from topocal.topo.readers.reader import read_text
 from topocal.topo.units import parse_bytes, rate_unit_Bps
 
@@ -38,6 +38,10 @@ __all__ = ["SIZE_WHEN_UNKNOWN_BYTES", "parse_table", "read_tables"]
 
 SIZE_WHEN_UNKNOWN_BYTES: Final = 2.0**28
 """Size that a rate without a size is booked at, 256 MiB per flow; only the ratio counts."""
+
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_RESERVED: Final = re.compile(r"[\s,+]|->|<-")
+"""What the notation of patterns needs for itself."""
 
 _RATE_COLUMN: Final = re.compile(r"(bandwidth|throughput)_([A-Za-z/]+)")
 _PAIR_COLUMNS: Final = ("source", "destination")
@@ -182,10 +186,7 @@ class _Header:
         return Sample(pattern=pattern, seconds=seconds, size_known=bool(size), where=where)
 
     def _positive(self, text: str, where: Where) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
+        value = float(text) if _NUMBER.fullmatch(text) else math.nan
         if not (math.isfinite(value) and value > 0):
             raise InputError(
                 f"{self._rate} is {one_line(text)!r}",
@@ -199,6 +200,12 @@ class _Header:
         for column, name in names.items():
             if not name:
                 raise FormatError(f"{column} is empty", where=where, remedy="name an endpoint")
+            if _RESERVED.search(name) or not name.isprintable():
+                raise FormatError(
+                    f"{column} is {one_line(name)!r}",
+                    where=where,
+                    remedy="use a name without blanks, commas, +, ->, <- or control characters",
+                )
         if self._kind == "pattern":
             return parse_pattern(row["pattern"], size_bytes, where=where)
         if self._kind == "pair":

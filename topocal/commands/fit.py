@@ -33,13 +33,14 @@ def fit(
 
         topocal fit pairs.csv fans.csv -t topology.json -o model.json
     """
-    from topocal.console import console, print_json
+    from topocal.console import console, print_json, safe
     from topocal.machine import find_topology
     from topocal.measure.load import load
     from topocal.solve.fit import fit as fit_model
     from topocal.solve.model import model_to_document, write_model
     from topocal.tables import capacity_table, percent
 
+    _refuse_overwriting(output, files)
     machine = find_topology(topology) if topology else None
     model = fit_model(load(files), machine, certify_s=certify)
     if output is not None:
@@ -50,22 +51,38 @@ def fit(
     out = console()
     worst = max(model.residuals, key=lambda r: abs(r.error))
     out.print(
-        f"{len(model.residuals)} samples fitted, noise {model.noise:.1%}, "
-        f"largest error {percent(worst.error)} ({worst.name})"
+        f"{len(model.residuals)} patterns fitted, noise {model.noise:.1%}, "
+        f"largest error {percent(worst.error)} ({safe(worst.name)})"
     )
     for note in model.notes:
-        out.print(f"note: {note}")
+        out.print(f"note: {safe(note)}")
     for finding in model.findings:
-        out.print(f"contradiction: {finding}")
+        out.print(f"finding: {safe(finding)}")
     for reason in dict.fromkeys(model.left_out.values()):
         names = ", ".join(n for n, r in model.left_out.items() if r == reason)
-        out.print(f"left out {names}: {reason}")
-    out.print(model.sharing)
+        out.print(f"left out {safe(names)}: {safe(reason)}")
+    out.print(safe(model.sharing))
     out.print(capacity_table(model))
     for sentence in model.certificate.text:
-        out.print(f"proven: {sentence}")
+        out.print(f"proven: {safe(sentence)}")
     rest = [r for r in model.resources.values() if r.status == "bounded"]
     if rest:
         out.print(f"{len(rest)} more never had to be the bottleneck; the data only bounds them")
     if output is not None:
-        out.print(f"wrote {output}")
+        out.print(f"wrote {safe(output)}")
+
+
+def _refuse_overwriting(output: Path | None, files: list[Path]) -> None:
+    """An output that is one of the inputs is a slip.
+
+    Raises
+    ------
+    InputError
+        When it is.
+    """
+    from topocal.topo.errors import InputError, Where
+
+    if output is not None and any(output.resolve() == f.resolve() for f in files):
+        raise InputError(
+            "is one of the measurements", where=Where(file=str(output)), remedy="write elsewhere"
+        )
