@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from topocal.solve.evidence import listed
 from topocal.solve.explanation_columns import Columns
 from topocal.topo.errors import InputError
 from topocal.topo.flow import Pattern
@@ -318,7 +319,7 @@ def _what(figures: Sequence[Figure], extremes: Sequence[Extremes]) -> str:
     concurrent = [f.tolerance for f in figures if len(f.pattern.flows) > 1]
     ends = [e.tolerance for e in extremes for _ in range(2)]
     kinds = ((alone, "pair"), (concurrent, "concurrent figure"), (ends, "published extreme"))
-    return " and ".join(
+    return listed(
         f"{len(found)} {word}{'s' * (len(found) != 1)} within {100 * max(found):.3g}%"
         for found, word in kinds
         if found

@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 
 from topocal.solve.demands import Demands
+from topocal.solve.evidence import listed
 from topocal.solve.integer import ProgramStatus, relative_gap
 from topocal.solve.minimum_capacities import evaluate, is_explanation, settle
 from topocal.solve.minimum_program import Choice, Need, Program
@@ -409,7 +410,7 @@ def _sentences(
         gone = [c.resource for c in chosen if c.resource not in other]
         new = [label for label in other if label not in mine]
         lines.append(
-            f"The choice is not unique: {', '.join(new)} in place of {', '.join(gone)} "
+            f"The choice is not unique: {listed(new)} in place of {listed(gone)} "
             f"{'does' if len(new) == 1 else 'do'} as well."
         )
     return tuple(lines)

@@ -175,6 +175,20 @@ def figure(pattern_Bps: tuple[object, float], tolerance: float = 0.02) -> Figure
     return Figure(pattern=pattern, throughput_Bps=rate, tolerance=tolerance)  # type: ignore[arg-type]
 
 
+def test_both_directions_that_share_need_a_resource_of_both() -> None:
+    # 10 each way alone and 10 in all both ways: no resource of one direction adds up to that.
+    topology = star(2)
+    figures = [
+        figure((peer("gpu0", "gpu1", SIZE), 10e9)),
+        figure((peer("gpu1", "gpu0", SIZE), 10e9)),
+        figure((both_ways("gpu0", "gpu1", SIZE), 10e9)),
+    ]
+    assert refute(demands(explanation_columns(topology), figures))
+    found = explain_by_fewest(demands(explanation_columns(topology, opposed=True), figures))
+    assert labels(found) == ["both directions of gpu0"]
+    assert found.chosen[0].capacity_Bps == pytest.approx(10e9, rel=0.01)
+
+
 def test_time_shared_receiver_by_hand() -> None:
     # 10 and 40 alone; both into gpu0 take 1/10 + 1/40 = 1/8 per byte: 16 in all.
     columns = explanation_columns(star(3))
@@ -506,8 +520,8 @@ def test_ten_resources_explain_the_published_machine() -> None:
     assert capacity["inside socket0"] == pytest.approx(53.7, rel=0.05)
     assert found.explanation["gpu0<-gpu1,gpu2"] == "receiver gpu0"
     assert found.sentences[0] == (
-        "10 resources and time-shared receivers (overlap factor 0.98) explain 53 pairs within 5% "
-        "and 3 concurrent figures within 3% and 8 published extremes within 3%; no fewer do."
+        "10 resources and time-shared receivers (overlap factor 0.98) explain 53 pairs within 5%, "
+        "3 concurrent figures within 3% and 8 published extremes within 3%; no fewer do."
     )
     assert found.sentences[-1].startswith("The choice is not unique: ")
 
@@ -568,6 +582,12 @@ def test_candidates_of_the_published_machine() -> None:
     assert members["pair gpu2->gpu5"] == {("gpu2", "gpu5")}
     assert columns.oddity[columns.labels.index("socket1->socket0")] == 0
     assert columns.oddity[columns.labels.index("pair gpu2->gpu5")] == 3
+    # One resource for both directions only where traffic both ways was measured.
+    assert not any("both directions" in label for label in columns.labels)
+    opposed = explanation_columns(b70(), opposed=True)
+    assert {x for x in opposed.labels if "both directions of so" in x} == {
+        "both directions of socket0"
+    }
 
 
 @pytest.mark.parametrize("machine", [b70, l40s, dgx1])
