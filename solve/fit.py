@@ -17,7 +17,14 @@ from topocal.solve.certify import certify
 from topocal.solve.consistency import Consistency, check_consistency
 from topocal.solve.groups import infer_topology
 from topocal.solve.intervals import Knowledge, what_is_known
-from topocal.solve.model import Certificate, FittedResource, Model, Residual
+from topocal.solve.model import (
+    FASTEST_BPS,
+    SLOWEST_BPS,
+    Certificate,
+    FittedResource,
+    Model,
+    Residual,
+)
 from topocal.solve.observe import Observed, observe
 from topocal.solve.rows import Observation
 from topocal.solve.sharing import Fit, SharingVerdict, fit_sharing, nominal_prior
@@ -34,9 +41,6 @@ _UNEXPLAINED = 0.10
 
 _NOISY = 0.15
 """Noise above which a fit is worth a warning: steady machines repeat within 5 %."""
-
-_LARGEST_LOG = 700.0
-"""exp of more is not a float."""
 
 
 def fit(
@@ -249,8 +253,10 @@ def _finite(value: float) -> float | None:
 
 
 def _Bps(x: float) -> float | None:
-    """Bytes per second; None where nothing is known, or nothing that a float could hold."""
-    return math.exp(-x) if abs(x) < _LARGEST_LOG else None
+    """Bytes per second; None where nothing is known, or nothing that any machine passes."""
+    if not -math.log(FASTEST_BPS) < x < -math.log(SLOWEST_BPS):
+        return None
+    return math.exp(-x)
 
 
 def _findings(consistency: Consistency, residuals: Sequence[Residual]) -> Iterator[str]:

@@ -32,10 +32,23 @@ from topocal.topo.io import (
 from topocal.topo.resource import Sharing
 from topocal.topo.topology import Topology
 
-__all__ = ["Certificate", "FittedResource", "Model", "Residual", "read_model", "write_model"]
+__all__ = [
+    "FASTEST_BPS",
+    "SLOWEST_BPS",
+    "Certificate",
+    "FittedResource",
+    "Model",
+    "Residual",
+    "read_model",
+    "write_model",
+]
 
 FORMAT: Final = "topocal/model"
 VERSION: Final = 1
+
+SLOWEST_BPS: Final = 1e-12
+FASTEST_BPS: Final = 1e21
+"""Capacities outside are no machine's; sums and inverses of those inside stay finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,8 +283,6 @@ def read_model(path: str | Path) -> Model:
         ) from error
 
 
-_SLOWEST_BPS: Final = 1e-3
-_FASTEST_BPS: Final = 1e18
 _MOST_ERROR: Final = 100.0
 
 
@@ -285,7 +296,7 @@ def _check(resource: FittedResource, topology: Topology) -> None:
     """
     for name in ("capacity_Bps", "low_Bps", "high_Bps"):
         value = getattr(resource, name)
-        if value is not None and not _SLOWEST_BPS <= value <= _FASTEST_BPS:
+        if value is not None and not SLOWEST_BPS <= value <= FASTEST_BPS:
             raise ValueError(f"{resource.id} has {name} {value}")
     if resource.error is not None and not 0 < resource.error < _MOST_ERROR:
         raise ValueError(f"{resource.id} has error {resource.error}")
