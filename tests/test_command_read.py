@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import json
 import sys
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from topocal.cli import main
 from topocal.topo.io import read_topology
+
+CASES = Path(__file__).parents[1].parent / "shared" / "cases"
 
 TREE = """<system version="1">
   <cpu numaid="0">
@@ -149,3 +152,59 @@ def test_files_of_two_machines(
     other.write_text(TREE.replace("0000:1", "0000:7"))
     assert run(monkeypatch, "read", tree, other) == 2
     assert "no device in common" in capsys.readouterr().err
+
+
+def test_notes_of_the_merge(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tree: Path
+) -> None:
+    few = tree.parent / "few.xml"
+    few.write_text("".join(line for line in WIDER.splitlines(True) if "0000:12" not in line))
+    assert run(monkeypatch, "read", tree, few) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert "  note: few.xml lists 1 of the 2 GPUs" in printed
+    assert run(monkeypatch, "read", tree, few, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == ["few.xml lists 1 of the 2 GPUs"]
+
+
+def test_files_are_called_by_their_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tree: Path
+) -> None:
+    output = tree.parent / "topology.json"
+    assert run(monkeypatch, "read", tree, "-o", output) == 0
+    other = tree.parent / "b.xml"
+    other.write_text(WIDER)
+    capsys.readouterr()
+    assert run(monkeypatch, "read", output, other) == 0
+    assert "Gen4 x2 in topology.json, Gen4 x16 in b.xml" in capsys.readouterr().out
+
+
+def test_pairs_of_unknown_class_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = CASES / "rocm-showtopo-tpx-xxxx" / "showtopo.txt"
+    if not path.exists():
+        pytest.skip("the public cases are not here")
+    assert run(monkeypatch, "read", path) == 0
+    printed = capsys.readouterr().out
+    assert "pairs of GPUs: 54 NVL, 12 SYS" in printed
+    assert "how far apart they are is unknown, too: they count as SYS" in printed
+
+
+def test_every_set_of_files_of_one_public_machine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not CASES.exists():
+        pytest.skip("the public cases are not here")
+    for folder, names, contradictions in (
+        ("lspci-wrx90-2gpu", ("lspci_tv.txt", "lspci_vvv.txt", "numactl.txt"), 0),
+        ("topo-gh200-c2c", ("lscpu.txt", "topology.txt"), 0),
+        ("xpu-smi-topology-2x2", ("topology_d.txt", "topology_m.txt"), 0),
+        ("xml-user-a100-bonded-nic", ("topo-1gpu.xml", "topo-4gpu.xml", "topo-8gpu.xml"), 0),
+        ("xml-aws-p5-two-versions", ("topo-2023.xml", "topo-2026.xml"), 7),
+    ):
+        for count in range(2, len(names) + 1):
+            for chosen in permutations(names, count):
+                files = [CASES / folder / name for name in chosen]
+                assert run(monkeypatch, "read", *files, "--json") == 0
+                document = json.loads(capsys.readouterr().out)
+                assert len(document["contradictions"]) == contradictions, chosen

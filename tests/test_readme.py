@@ -32,9 +32,9 @@ def test_the_two_commands_are_there_and_ci_runs_the_second() -> None:
 
 def test_every_topocal_command_of_the_readme_runs(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    for text in _blocks("csv"):
-        name = re.match(r"# (\S+\.csv)", text)
-        assert name is not None, "each table of the README begins with its file name"
+    for text in _blocks("csv") + _blocks("text"):
+        name = re.match(r"# (\S+\.(?:csv|txt))", text)
+        assert name is not None, "each file of the README begins with its name"
         (tmp_path / name[1]).write_text(text)
     commands = _commands()
     assert len(commands) >= 5

@@ -59,7 +59,7 @@ class _Part:
         return View(self.view.topology, self.view.name, names)
 
 
-def merge(topologies: Sequence[Topology]) -> Merged:
+def merge(topologies: Sequence[Topology], names: Sequence[str] | None = None) -> Merged:
     """One topology of several descriptions of one machine.
 
     Devices are matched by PCI address, else (NICs) by name, else by the tools'
@@ -70,6 +70,8 @@ def merge(topologies: Sequence[Topology]) -> Merged:
     ----------
     topologies
         What each file says, one or more.
+    names
+        What messages call each file; by default as its provenance says.
 
     Raises
     ------
@@ -79,7 +81,8 @@ def merge(topologies: Sequence[Topology]) -> Merged:
     """
     if not topologies:
         raise InputError("nothing to merge", remedy="give at least one file")
-    views = [View(t, name) for t, name in zip(topologies, _names(topologies), strict=True)]
+    called = _numbered([_name(t) for t in topologies] if names is None else names)
+    views = [View(t, name) for t, name in zip(topologies, called, strict=True)]
     waiting = sorted(views, key=_richness, reverse=True)
     base = waiting.pop(0)
     merged = View(base.topology, base.name)
@@ -111,12 +114,13 @@ def merge(topologies: Sequence[Topology]) -> Merged:
     )
 
 
-def _names(topologies: Sequence[Topology]) -> list[str]:
-    """What messages call each file: by its name, numbered where two are called the same."""
-    plain = []
-    for topology in topologies:
-        provenance = topology.graph.graph.get("provenance") or [topology.name or "a file"]
-        plain.append(str(provenance[0]).partition(": ")[0])
+def _name(topology: Topology) -> str:
+    provenance = topology.graph.graph.get("provenance") or [topology.name or "a file"]
+    return str(provenance[0]).partition(": ")[0]
+
+
+def _numbered(plain: Sequence[str]) -> list[str]:
+    """Names that tell files apart: numbered where two are called the same."""
     total, seen = Counter(plain), Counter[str]()
     names = []
     for name in plain:

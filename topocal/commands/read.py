@@ -68,13 +68,19 @@ def read(
     if output is not None:
         _refuse_to_overwrite(files, output)
     topologies = [_read_one(path, kind) for path in files]
-    merged = merge(topologies)
+    merged = merge(topologies, [_called(path) for path in files])
     if output is not None:
         write_topology(merged.topology, output)
     if as_json:
         print_json(_document(files, topologies, merged, output))
     else:
         _print(files, topologies, merged, output)
+
+
+def _called(path: Path) -> str:
+    from topocal.topo.errors import printable
+
+    return "standard input" if str(path) == "-" else printable(path.name)
 
 
 def _refuse_repeats(files: Sequence[Path]) -> None:

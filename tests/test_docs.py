@@ -1,0 +1,140 @@
+"""Every page in docs/ does what it says: its commands run, and print what it shows.
+
+In a page, blocks with these words after the fence are looked at, in order:
+
+``sh``
+    Commands, run by bash in one directory for the page; each must succeed.
+``python``
+    Run in that directory too; all blocks of a page share their names.
+``text NAME`` (or ``csv NAME``, ``xml NAME``, ``json NAME``)
+    A file of that name, written before what follows.
+``output``
+    Lines that the block before has printed, each as it stands but for blanks.
+
+Other blocks are prose.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("**/*.md"))
+_FILES = ("text", "csv", "xml", "json")
+_BLOCK = re.compile(r"^```(\w+)(?: +(\S+))?[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+
+
+class Block(NamedTuple):
+    kind: str
+    name: str
+    text: str
+    line: int
+
+
+def _blocks(page: Path) -> Iterator[Block]:
+    content = page.read_text()
+    for found in _BLOCK.finditer(content):
+        line = content.count("\n", 0, found.start()) + 1
+        yield Block(found[1], found[2] or "", found[3], line)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+class Page:
+    """A page being played through."""
+
+    def __init__(self, page: Path, place: Path) -> None:
+        self._page = page
+        self._place = place
+        self._names: dict[str, object] = {}
+        self._printed = ""
+        programs = place / ".programs"
+        programs.mkdir()
+        command = programs / "topocal"
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m topocal "$@"\n')
+        command.chmod(0o755)
+        self._environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+        (place / "examples").symlink_to(ROOT / "examples")
+
+    def play(self, block: Block) -> None:
+        where = f"{self._page.name}:{block.line}"
+        if block.kind == "sh":
+            ran = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", block.text],
+                cwd=self._place,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+            )
+            assert ran.returncode == 0, f"{where}: {ran.stderr}"
+            self._printed = ran.stdout
+        elif block.kind == "python":
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(block.text, where, "exec"), self._names)
+            self._printed = printed.getvalue()
+        elif block.kind == "output":
+            lines = {_plain(line) for line in self._printed.splitlines()}
+            for line in filter(None, map(_plain, block.text.splitlines())):
+                assert line in lines, f"{where}: not printed: {line}\n{self._printed}"
+        elif block.kind in _FILES and block.name:
+            (self._place / block.name).write_text(block.text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_does_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    player = Page(page, tmp_path)
+    for block in _blocks(page):
+        player.play(block)
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
+def test_links_to_files_lead_somewhere(page: Path) -> None:
+    for target in _LINK.findall(page.read_text()):
+        if not target.startswith(("http:", "https:", "mailto:")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_there_are_pages_and_blocks_to_play() -> None:
+    kinds = [block.kind for page in PAGES for block in _blocks(page)]
+    assert {"sh", "python", "output"} <= set(kinds)
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ("```sh\nfalse\n```\n", "page.md:3"),
+        ("```sh\ntopocal read none.txt\n```\n", "none.txt: no such file"),
+        ("```sh\necho a  b\n```\n```output\na b\nb\n```\n", "not printed: b"),
+        ("```python\nprint(1)\n```\n```output\n2\n```\n", "not printed: 2"),
+        ("```text a.txt\nx\n```\n```sh\ngrep -q y a.txt\n```\n", "page.md:6"),
+    ],
+)
+def test_a_page_that_lies_is_found(block: str, message: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\n" + block)
+    place = tmp_path / "place"
+    place.mkdir()
+    *before, last = _blocks(page)
+    player = Page(page, place)
+    for found in before:
+        player.play(found)
+    with pytest.raises(AssertionError, match=message):
+        player.play(last)
