@@ -283,8 +283,9 @@ class Program:
             oddity += self.demands.oddity
         engines = self._engines
         receivers = len(engines.names) if engines is not None and engines.free else 0
-        # An explanation never needs more resources than there are scenarios.
-        most = float(oddity.max(initial=0.0)) * len(self.demands.scenarios) + receivers
+        # An explanation never needs more resources than there are scenarios and pairs in them.
+        needed = len(self.demands.scenarios) + len(self._used)
+        most = float(oddity.max(initial=0.0)) * needed + receivers
         if not most:
             return np.ones(len(oddity)), 1.0
         step = 1.0 / (1.0 + most)

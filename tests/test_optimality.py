@@ -41,17 +41,22 @@ def system(
     return matrix, y, x
 
 
+ORACLE = 3e-4
+"""15 (the largest that anything in these systems is apart) times 1e-6 times 18 scenarios."""
+
+
 def binary_program(
     log_load: csr_array, y: Floats, weight: Floats, largest: float | None, epsilon: float
 ) -> float:
     """Least largest error (``largest`` None) or least sum of errors within it, by scipy's HiGHS.
 
     Variables: x (R), one error per scenario (S), one yes-or-no per entry (N), the maximum.
+    A yes-or-no may be off by 1e-6, so the answer by ``ORACLE``.
     """
     entries = log_load.tocoo()
     row, column = entries.coords
     s, r, n = log_load.shape[0], log_load.shape[1], len(row)
-    big = 50.0
+    big = 15.0
     rows = lil_array((2 * n + 2 * s, r + s + n + 1))
     low = np.full(2 * n + 2 * s, -np.inf)
     high = np.full(2 * n + 2 * s, np.inf)
@@ -75,7 +80,7 @@ def binary_program(
         cost[r : r + s] = weight
         upper[r : r + s] = epsilon
     lower = np.zeros(r + s + n + 1)
-    lower[:r], upper[:r] = -20.0, 20.0
+    lower[:r], upper[:r] = -5.0, 5.0
     upper[r + s : r + s + n] = 1.0
     solution = milp(
         cost,
@@ -136,7 +141,7 @@ def test_largest_error_is_what_the_program_finds(
     loads, y, _ = system(seed, scenarios, resources, noise)
     best = least_largest_error(loads, y)
     assert best.error == pytest.approx(
-        binary_program(loads, y, np.ones(len(y)), None, math.inf), abs=1e-6
+        binary_program(loads, y, np.ones(len(y)), None, math.inf), abs=ORACLE
     )
     x = np.where(np.isfinite(best.x), best.x, -np.inf)
     assert np.abs(predicted_log_seconds(loads, x) - y).max() == pytest.approx(best.error, abs=1e-9)
@@ -191,8 +196,8 @@ def test_the_bound_is_the_least_sum_that_the_program_finds(
     found = certify_l1(loads, y, x, weight=weight, epsilon=epsilon, time_limit_s=60)
     least = binary_program(loads, y, weight, 0.0, epsilon + 1e-9)
     assert found.status is ProgramStatus.OPTIMAL
-    assert found.bound == pytest.approx(least, rel=1e-4, abs=1e-6)
-    assert found.best_objective == pytest.approx(least, rel=1e-3, abs=1e-5)
+    assert found.bound == pytest.approx(least, rel=1e-4, abs=ORACLE)
+    assert found.best_objective == pytest.approx(least, rel=1e-3, abs=ORACLE)
     error = np.abs(predicted_log_seconds(loads, found.best_x) - y)
     assert found.best_objective == pytest.approx(float(weight @ error))
     assert found.bound <= found.best_objective <= found.objective
