@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from topocal.measure.calibration import decode_calibration
+from topocal.measure.importers.registry import import_any, sniff_or_none
 from topocal.measure.importers.tables import parse_table
 from topocal.measure.merging import merge
 from topocal.measure.samples import Measurements
@@ -20,7 +21,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def load(paths: str | Path | Iterable[str | Path], *, ignoring: Iterable[str] = ()) -> Measurements:
-    """The samples of one file or several together: calibration.json, tables of figures.
+    """The samples of one file or several together: calibration.json, tables of figures, and
+    what measuring tools print (:mod:`topocal.measure.importers.registry`).
 
     Parameters
     ----------
@@ -64,6 +66,12 @@ def parse_measurements(content: bytes, *, file: str) -> Measurements:
         When a figure in it is not possible.
     """
     stripped = content.removeprefix(_BYTE_ORDER_MARK)
+    if stripped.lstrip()[:1] == b"{" and b'"topocal/' in stripped[:4096]:
+        return decode_calibration(stripped, file=file)
+    text = decode_text(content, file=file)
+    importer = sniff_or_none(text)
+    if importer is not None:
+        return import_any(text, file=file).best()
     if stripped.lstrip()[:1] == b"{":
         return decode_calibration(stripped, file=file)
-    return Measurements.of(parse_table(decode_text(content, file=file), file=file), [file])
+    return Measurements.of(parse_table(text, file=file), [file])

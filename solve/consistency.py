@@ -78,6 +78,16 @@ class LikePairs:
         return math.log(max(rates) / min(rates))
 
     @property
+    def unlike(self) -> list[tuple[str, str]]:
+        """Pairs more than 10 % off the median of the group."""
+        middle = float(np.median([s.throughput_Bps for s in self.samples]))
+        return [
+            s.pattern.pairs[0]
+            for s in self.samples
+            if abs(math.log(s.throughput_Bps / middle)) > DISAGREEMENT
+        ]
+
+    @property
     def text(self) -> str:
         """The group and its figures."""
         rates = ", ".join(f"{s.name} {format_rate(s.throughput_Bps)}" for s in self.samples)
@@ -98,12 +108,15 @@ class Consistency:
         Groups of like pairs that spread far more than the others.
     left_out
         Samples that the fit must not see, with the reason.
+    unlike
+        Pairs that read otherwise than their like: what they cross may be theirs alone.
     """
 
     noise: float
     contradictions: tuple[Contradiction, ...] = ()
     disagreeing: tuple[LikePairs, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
+    unlike: tuple[tuple[str, str], ...] = ()
 
     def keep(self, samples: Iterable[Observation]) -> tuple[Observation, ...]:
         """The samples that are not left out."""
@@ -160,6 +173,12 @@ def check_consistency(topology: Topology, observations: Sequence[Observation]) -
         contradictions=contradictions,
         disagreeing=disagreeing,
         left_out=left_out,
+        unlike=tuple(
+            pair
+            for group in groups
+            for pair in group.unlike
+            if f"{pair[0]}->{pair[1]}" not in left_out
+        ),
     )
 
 

@@ -39,6 +39,9 @@ __all__ = ["fit"]
 _UNEXPLAINED = 0.10
 """Error (log) from which a figure counts as unexplained, if it is clear of the noise."""
 
+_MOST_OWN_PATHS = 512
+"""Pairs that may have a limit of their own; more would say that the topology is another."""
+
 _NOISY = 0.15
 """Noise above which a fit is worth a warning: steady machines repeat within 5 %."""
 
@@ -89,12 +92,7 @@ def fit(
             remedy="measure messages of several MiB",
         )
     consistency = check_consistency(topology, observed.observations)
-    own_paths = [
-        o.pattern.pairs[0]
-        for group in consistency.disagreeing
-        for o in group.samples
-        if o.name not in consistency.left_out
-    ]
+    own_paths = consistency.unlike[:_MOST_OWN_PATHS]
     candidates = with_candidates(topology, measurements.endpoints, own_paths)
     best, verdict = fit_sharing(candidates, _with_noise(observed.observations, consistency))
     proven = certify(best, certify_s)
@@ -268,7 +266,7 @@ def _findings(consistency: Consistency, residuals: Sequence[Residual]) -> Iterat
         if group.samples[0].name not in consistency.left_out:
             yield (
                 f"{group.text} disagree by {math.expm1(group.spread):.0%} although they are "
-                "alike by topology: each is given a path of its own"
+                "alike by topology"
             )
     limit = max(_UNEXPLAINED, CLEAR_SIGMAS * consistency.noise)
     missed = sorted(

@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from topocal.solve.model import Model
     from topocal.solve.predict import Binding, Prediction
     from topocal.topo.flow import Pattern
 
@@ -45,7 +46,7 @@ def predict(
 
     topocal predict model.json --flow 0:4 --flow 1:5 --json
     """
-    from topocal.console import console, print_json
+    from topocal.console import console, print_json, safe
     from topocal.solve.model import read_model
     from topocal.solve.predict import predict as predict_patterns
     from topocal.topo.endpoint_names import resolve_endpoint
@@ -60,18 +61,25 @@ def predict(
     wanted = _patterns(fan_in, fan_out, flow, pattern, size_bytes, resolve)
     predictions = predict_patterns(machine, wanted)
     if as_json:
-        print_json({"predictions": [_document(p, size_bytes) for p in predictions]})
+        print_json(
+            {
+                "predictions": [_document(p, size_bytes) for p in predictions],
+                "sharing": machine.sharing,
+                "findings": list(machine.findings),
+                "notes": list(machine.notes),
+            }
+        )
         return
     out = console()
     for prediction in predictions:
         out.print(
-            f"[bold]{prediction.pattern.name}[/bold], {format_bytes(size_bytes)} per flow: "
+            f"[bold]{safe(prediction.pattern.name)}[/bold], {format_bytes(size_bytes)} per flow: "
             + _headline(prediction)
         )
-        for line in _details(prediction):
-            out.print(f"  {line}")
-    for note in machine.notes:
-        out.print(f"note: {note}")
+        for line in _details(prediction, machine):
+            out.print(f"  {safe(line)}")
+    for note in (*machine.findings, *machine.notes):
+        out.print(f"note: {safe(note)}")
 
 
 def _patterns(
@@ -92,7 +100,7 @@ def _patterns(
     for given, make in ((fan_in, make_fan_in), (fan_out, make_fan_out)):
         for text in given or ():
             root, peers = _sides(text, "ROOT:PEERS, such as 2:3,5,7")
-            names = [resolve(p) for p in peers.split(",")]
+            names = [resolve(p) for p in peers.replace(",", " ").split()]
             found.append(make(resolve(root), names, size_bytes))
     if flow:
         sides = [_sides(text, "FROM:TO, such as 0:4") for text in flow]
@@ -125,7 +133,7 @@ def _headline(prediction: Prediction) -> str:
     )
 
 
-def _details(prediction: Prediction) -> list[str]:
+def _details(prediction: Prediction, machine: Model) -> list[str]:
     from topocal.topo.units import format_seconds
 
     lines = [f"bottleneck: {prediction.reason}"]
@@ -138,9 +146,9 @@ def _details(prediction: Prediction) -> list[str]:
         if prediction.narrow:
             lines.append(f"95 % interval {span}")
         else:
-            lines.append(
-                f"the data allows {span}: not pinned are " + ", ".join(prediction.would_narrow)
-            )
+            table = machine.resources
+            open_ones = [table[n].label if n in table else n for n in prediction.would_narrow]
+            lines.append(f"the data allows {span}; not known well: " + ", ".join(open_ones))
     if not prediction.exact:
         lines.append("simulated flow by flow: the closed form is not exact for this pattern")
     if prediction.unmeasured:
