@@ -19,6 +19,7 @@ import resource
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -170,7 +171,8 @@ def capacity_hits(model: Model, machine: SimulatedMachine) -> Iterator[bool]:
             slowest[stand_in] = min(slowest.get(stand_in, np.inf), float(truth[r.id]))
     for r in model.resources.values():
         if r.status is Status.PINNED and r.kappa is None and r.id in slowest:
-            assert r.low_Bps is not None and r.high_Bps is not None
+            assert r.low_Bps is not None
+            assert r.high_Bps is not None
             yield r.low_Bps <= slowest[r.id] <= r.high_Bps
 
 
@@ -183,10 +185,7 @@ def accuracy(names: list[str], seeds: list[int], flavour: str, count: int) -> No
             topology = build_machine(name)
             machine = true_machine(topology, rng, flavour)
             last = None
-
-            def measure(plan):  # type: ignore[no-untyped-def]
-                return machine.run(plan, rng)
-
+            measure = partial(machine.run, rng=rng)
             for step in calibrate(topology, measure, sizes_bytes=SIZES, repeats=REPEATS):
                 last = step
             assert last is not None
@@ -234,10 +233,7 @@ def sharing(seeds: list[int]) -> None:
             machine = SimulatedMachine(
                 topology=truth, capacities=capacities.changed(senders), noise=NOISE
             )
-
-            def measure(plan):  # type: ignore[no-untyped-def]
-                return machine.run(plan, rng)
-
+            measure = partial(machine.run, rng=rng)
             steps = list(calibrate(topology, measure, sizes_bytes=(SIZE,), repeats=5))
             found = {
                 r.id.partition(".")[0]

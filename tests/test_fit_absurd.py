@@ -1,4 +1,4 @@
-"""Data that makes little sense: an honest model or a clear error, and nothing that is not finite."""
+"""Data that makes little sense: an honest model or a clear error, and all numbers finite."""
 
 from __future__ import annotations
 
