@@ -10,7 +10,8 @@ import pytest
 
 from topocal.topo.errors import FormatError
 from topocal.topo.io import topology_from_document, topology_to_document
-from topocal.topo.readers.registry import read_any, read_text, sniff
+from topocal.topo.readers.reader import read_text
+from topocal.topo.readers.registry import read_any, sniff
 from topocal.topo.resource import LinkKind, NodeKind, PathClass
 from topocal.topo.topology import Topology
 

@@ -331,6 +331,11 @@ def test_transferbench() -> None:
     assert (nic["net_names"], nic["bus_id"], nic["numa"]) == (["mlx5_1"], "0000:39:00.0", 1)
 
 
+def test_an_output_that_is_pasted_twice() -> None:
+    twice = read(TRANSFERBENCH + "\n" + TRANSFERBENCH, "transferbench-topology")
+    assert twice == read(TRANSFERBENCH, "transferbench-topology")
+
+
 def test_damaged_transferbench() -> None:
     cut = TRANSFERBENCH[: TRANSFERBENCH.index("| 0000:38")]
     assert "the row of GPU 2 is cut off" in notes(read(cut, "transferbench-topology"))

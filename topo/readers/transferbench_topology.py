@@ -53,7 +53,9 @@ def parse_transferbench(text: str, *, file: str) -> Topology:
     builder = TopologyBuilder(Path(file).stem or "machine")
     builder.source(f"{Path(file).name}: TransferBench")
     gpus, pairs = _read_gpus(gpu_table, builder, file)
-    nics = [nic for table in tables if "Device Name" in table.columns for nic in _read_nics(table)]
+    # As with the GPUs, the first: an output may be pasted twice.
+    nic_table = next((t for t in tables if "Device Name" in t.columns), None)
+    nics = [] if nic_table is None else _read_nics(nic_table)
     return build_amd_topology(builder, gpus, pairs, nics=nics, file=file, tool="TransferBench")
 
 
