@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -188,7 +189,7 @@ def _csv_rows(text: str, file: str) -> Iterator[_Row]:
                 remedy="give every line all its fields",
             )
         fields: dict[str, Any] = dict(zip(header, map(str.strip, cells), strict=True))
-        yield _Row(fields, lambda begin=begin: begin)
+        yield _Row(fields, partial(int, begin))
 
 
 def _columns(header: list[str], where: Where) -> list[str]:
@@ -235,17 +236,14 @@ def _json_rows(text: str, file: str) -> Iterator[_Row]:
     if not isinstance(items, list):
         raise FormatError("has no list of flows", where=Where(file=file), remedy=_REMEDY)
     for number, item in enumerate(items):
-
-        def line(number: int = number) -> int:
-            return _line_of_item(text, number)
-
+        line_of = partial(_line_of_item, text, number)
         if not isinstance(item, dict):
             raise FormatError(
                 f"{one_line(item)!r} is not a flow",
-                where=Where(file=file, line=line()),
+                where=Where(file=file, line=line_of()),
                 remedy="give objects with source, destination and size",
             )
-        yield _Row({_NAME.get(str(k).lower(), str(k)): v for k, v in item.items()}, line)
+        yield _Row({_NAME.get(str(k).lower(), str(k)): v for k, v in item.items()}, line_of)
 
 
 def _line_of_item(text: str, number: int) -> int:
