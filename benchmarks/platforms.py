@@ -17,7 +17,17 @@ from topocal.topo.flow import Flow, Pattern
 from topocal.topo.resource import LinkKind, NodeKind
 from topocal.topo.topology import Topology
 
-__all__ = ["KINDS", "PLATFORMS", "Platform", "flows_for"]
+__all__ = [
+    "KINDS",
+    "PLATFORMS",
+    "Platform",
+    "cluster",
+    "fat_tree",
+    "flows_for",
+    "nvswitch",
+    "pcie_tree",
+    "star",
+]
 
 KINDS: Final = ("equal", "unequal", "staggered")
 """Equal sizes at once; unequal sizes at once; unequal sizes and starts."""

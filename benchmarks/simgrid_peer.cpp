@@ -7,22 +7,23 @@
 //   flows   n, then n times:   source destination bytes start-seconds
 //   repeats n
 // Standard output: "finish" and one time per flow (first repeat), "seconds" and the
-// wall time of each repeat, "peak_kib" and the peak resident memory.
+// wall time of each repeat, "peak_kib" and the peak resident memory, "version".
 //
 // All repeats run in one engine, so that only the simulation is timed: routes are
 // looked up, transfers created, simulated and waited for; building the platform
 // and reading the input are not.  Flows must come in order of their starts.
 
-#include <sys/resource.h>
-
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include <simgrid/s4u.hpp>
+#include <simgrid/version.h>
 
 namespace sg4 = simgrid::s4u;
 
@@ -60,6 +61,19 @@ void run_all(int repeats) {
     if (repeat == 0)
       for (const auto& comm : comms) finish_s.push_back(comm->get_finish_time() - base_s);
   }
+}
+
+// Peak resident memory of this program alone: getrusage also counts what was there before exec.
+long peak_kib() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word)
+    if (word == "VmHWM:") {
+      long kib = 0;
+      status >> kib;
+      return kib;
+    }
+  return -1;
 }
 
 std::size_t count_of(const char* section) {
@@ -117,8 +131,8 @@ int main(int argc, char** argv) {
   for (double t : finish_s) std::printf(" %.17g", t);
   std::printf("\nseconds");
   for (double t : wall_s) std::printf(" %.17g", t);
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  std::printf("\npeak_kib %ld\n", usage.ru_maxrss);
+  int major = 0, minor = 0, patch = 0;
+  sg_version_get(&major, &minor, &patch);
+  std::printf("\npeak_kib %ld\nversion %d.%d\n", peak_kib(), major, minor);
   return 0;
 }

@@ -35,6 +35,7 @@ OPTIONS: Final = (
     "maxmin/precision:1e-12",
     # Its fastest settings.
     "contexts/factory:raw",
+    "network/optim:Full",
 )
 _SOURCE: Final = Path(__file__).with_name("simgrid_peer.cpp")
 _HEADER: Final = Path("/usr/include/simgrid/s4u.hpp")
@@ -42,11 +43,12 @@ _HEADER: Final = Path("/usr/include/simgrid/s4u.hpp")
 
 @dataclass(frozen=True)
 class PeerRun:
-    """Finish of each flow, wall seconds of each repeat, peak resident memory."""
+    """Finish of each flow, wall seconds of each repeat, peak resident memory, release."""
 
     finish_s: NDArray[np.float64]
     wall_s: NDArray[np.float64]
     peak_kib: int
+    version: str
 
 
 def why_not() -> str | None:
@@ -117,5 +119,8 @@ def run_peer(
     finish = np.empty(len(order))
     finish[order] = np.array(answer["finish"], dtype=np.float64)
     return PeerRun(
-        finish, np.array(answer["seconds"], dtype=np.float64), int(answer["peak_kib"][0])
+        finish,
+        np.array(answer["seconds"], dtype=np.float64),
+        int(answer["peak_kib"][0]),
+        answer["version"][0],
     )

@@ -11,7 +11,7 @@ What a start or a finish changes is found without filling from zero:
 - Below the rate of a class that leaves, none of its resources fills up, so that
   all lower levels stay as they are.  A class that enters counts from level 0.
 - Only the resources of a class whose rate changes can fill up at another level,
-  and only above the lesser of its two rates.  So the level rises through a heap
+  and only above the lesser of its two rates.  So the level rises through a queue
   of *open* resources: at first those of the classes that enter and leave, then,
   from that level on, those of every class that stops elsewhere than before.
 - A class whose stop is not open, or has not been passed by the level, keeps its
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.heap_kernel import insert, remove_first, update
+from topocal.topo.heap_kernel import clear, first, insert, remove_first, update
 from topocal.topo.jit import inlined
 
 __all__ = [
@@ -50,7 +50,7 @@ RESOURCE = np.dtype(
         ("key", np.float64),  # level at which to look at it: no more than where it fills up
         ("filled_at", np.float64),  # level; inf: not full
         ("candidate", np.float64),  # level at which it fills up, unless the key is stale
-        ("weight", np.float64),  # of all its classes, or more
+        ("weight", np.float64),  # of all its classes, but for rounding
         ("first", np.int64),  # its entries, as many as it has members
         ("members", np.int64),
         ("place", np.int64),
@@ -60,7 +60,6 @@ RESOURCE = np.dtype(
         ("is_busier", np.bool_),  # a class on it has begun to rise
         ("is_full", np.bool_),
         ("is_stale", np.bool_),  # the key may be too low
-        ("is_pending", np.bool_),  # it is to be looked at next
     ],
     align=True,
 )
@@ -71,6 +70,7 @@ CLASS = np.dtype(
         ("bound", np.float64),
         ("stop", np.int64),
         ("state", np.int8),
+        ("is_moved", np.bool_),  # it has another stop than before
         ("is_changed", np.bool_),
         ("served", np.float64),  # bytes that a flow there from the beginning would have got
         ("since", np.float64),  # when that was
@@ -101,8 +101,8 @@ AT_BOUND, NOWHERE = -1, -2
 _KEPT, RISING, _STOPPED = 0, 1, 2
 """What is known of a class while the level rises."""
 
-# Less than one by more than rounding.
-_ALMOST_ONE = 1.0 - 1e-9
+# Less than one by more than what rounding adds to a resource's weight.
+_ALMOST_ONE = 1.0 - 1e-6
 
 # Rates closer than this are the same, so that rounding does not ripple on.
 _SAME = 2e-14
@@ -113,12 +113,12 @@ def _fill_level(
     r: int, low: float, resources: Any, entries: NDArray[np.void], classes: Any
 ) -> float:
     """Level from ``low`` on at which resource ``r`` fills up if no other does before."""
-    first = resources[r].first
-    end = first + resources[r].members
+    begin = resources[r].first
+    end = begin + resources[r].members
     level = low
     while True:
         used, rising, next_cap = 0.0, 0.0, np.inf
-        for e in range(first, end):
+        for e in range(begin, end):
             c = entries[e].of
             # What stops here rises with the level; what stops elsewhere is a fixed cap.
             bound, cap, weight = classes[c].bound, classes[c].cap, entries[e].weight
@@ -137,6 +137,15 @@ def _fill_level(
 
 
 @inlined
+def _earliest(r: int, level: float, resources: Any) -> float:
+    """Level from ``level`` on before which nothing happens at ``r``, found without a look at it."""
+    if not resources[r].is_busier:
+        return float(resources[r].filled_at)
+    # With all its classes rising it fills up here; or it used to fill up before.
+    return float(min(resources[r].filled_at, max(level, _ALMOST_ONE / resources[r].weight)))
+
+
+@inlined
 def fill(
     now: float,
     level: float,
@@ -146,8 +155,7 @@ def fill(
     classes: Any,
     lines: Any,
     entries: Any,
-    heap: NDArray[np.int64],
-    to_do: NDArray[np.int64],
+    queue: NDArray[np.int64],
     opened: NDArray[np.int64],
     n_open: int,
     touched: NDArray[np.int64],
@@ -179,64 +187,51 @@ def fill(
     The new ``n_changed``; -1 when there was no progress, which only numbers near
     the limits of floating point can cause.
     """
-    # Numbers with a width: a literal would have each helper compiled once more.
-    n_heap, pending, at_bound = int(np.int64(0)), 0, int(np.int64(AT_BOUND))
+    # A number with a width: a literal would have each helper compiled once more.
+    n_queued = int(np.int64(0))
     for i in range(n_touched):
         for k in range(classes[touched[i]].first, classes[touched[i]].last):
             resources[lines[k].column].is_busier = True
     for i in range(n_open):
         r = opened[i]
-        if not resources[r].is_busier and resources[r].filled_at == np.inf:
-            continue
-        if 2 * n_touched < moving:
-            resources[r].is_pending = True
-            to_do[pending] = r
-            pending += 1
-        else:
-            # Nearly all rises: it fills up no earlier than with all its classes rising.
-            resources[r].key = max(level, _ALMOST_ONE / resources[r].weight)
+        if resources[r].is_busier or resources[r].filled_at < np.inf:
+            resources[r].key = _earliest(r, level, resources)
             resources[r].is_stale = True
-            n_heap = insert(heap, resources, n_heap, r)
+            n_queued = insert(queue, resources, n_queued, r)
     # Every step fills or passes a resource, or looks at one again because a class
     # stopped: far fewer than this.
     allowed = 64 + 16 * (len(resources) + len(classes)) * (1 + len(resources))
-    while True:
-        if pending > 0:
-            pending -= 1
-            r = to_do[pending]
-            look = True
-        elif n_heap > 0 and moving > 0:
-            r = heap[0]
-            if resources[r].turn == turn and resources[r].stopped == resources[r].members:
-                n_heap = remove_first(heap, resources, n_heap)
-                continue
-            level = max(level, resources[r].key)
-            look = resources[r].is_stale
-        else:
-            break
+    while n_queued > 0 and moving > 0:
+        r = first(queue, resources, n_queued)
+        if resources[r].turn == turn and resources[r].stopped == resources[r].members:
+            n_queued = remove_first(queue, resources, n_queued, r)
+            continue
+        level = max(level, resources[r].key)
         before = resources[r].filled_at
-        if look:
+        if resources[r].is_stale:
             resources[r].is_stale = False
-            resources[r].is_pending = False
             candidate = _fill_level(r, level, resources, entries, classes)
             resources[r].candidate = candidate
             # To be looked at again when it fills up, or where it used to.
-            resources[r].key = candidate if candidate <= before * (1.0 + _SAME) else before
-            if resources[r].place >= 0:
-                update(heap, resources, n_heap, r)
-            elif resources[r].key < np.inf:
-                n_heap = insert(heap, resources, n_heap, r)
-            continue
+            key = candidate if candidate <= before * (1.0 + _SAME) else before
+            if key > level:
+                resources[r].key = key
+                if key < np.inf:
+                    update(queue, resources, n_queued, r)
+                else:
+                    n_queued = remove_first(queue, resources, n_queued, r)
+                continue
         allowed -= 1
         if allowed < 0:
+            clear(queue, resources, n_queued)
             return -1
         candidate = resources[r].candidate
-        first, end = resources[r].first, resources[r].first + resources[r].members
+        begin, end = resources[r].first, resources[r].first + resources[r].members
         if candidate > before * (1.0 + _SAME):
             # It used to fill up here and no longer does: its classes rise on, and
             # may fill up what they cross.
             resources[r].filled_at = np.inf
-            for e in range(first, end):
+            for e in range(begin, end):
                 c = entries[e].of
                 if classes[c].state != _KEPT or classes[c].stop != r:
                     continue
@@ -249,26 +244,30 @@ def fill(
                     resources[s].is_busier = True
                     if s == r or resources[s].is_full:
                         continue
+                    resources[s].is_stale = True
                     if not resources[s].is_open:
                         resources[s].is_open = True
                         opened[n_open] = s
                         n_open += 1
-                    if not resources[s].is_pending:
-                        resources[s].is_pending = True
-                        to_do[pending] = s
-                        pending += 1
+                    key = _earliest(s, level, resources)
+                    if resources[s].place < 0:
+                        resources[s].key = key
+                        n_queued = insert(queue, resources, n_queued, s)
+                    elif key < resources[s].key:
+                        resources[s].key = key
+                        update(queue, resources, n_queued, s)
             resources[r].key = candidate
             if candidate < np.inf:
-                update(heap, resources, n_heap, r)
+                update(queue, resources, n_queued, r)
             else:
-                n_heap = remove_first(heap, resources, n_heap)
+                n_queued = remove_first(queue, resources, n_queued, r)
             continue
-        n_heap = remove_first(heap, resources, n_heap)
+        n_queued = remove_first(queue, resources, n_queued, r)
         if candidate >= before * (1.0 - _SAME):
             candidate = before
         resources[r].filled_at = candidate
         resources[r].is_full = True
-        for e in range(first, end):
+        for e in range(begin, end):
             c = entries[e].of
             state, old = classes[c].state, classes[c].rate
             if state == _STOPPED:
@@ -286,8 +285,9 @@ def fill(
                 n_touched += 1
             classes[c].state = _STOPPED
             classes[c].cap = new
-            if new != old or stop != classes[c].stop:
-                n_changed = _change(now, c, new, stop, classes, changed, n_changed)
+            if stop != classes[c].stop:
+                classes[c].stop = stop
+                classes[c].is_moved = True
             moving -= 1
             for k in range(classes[c].first, classes[c].last):
                 s = lines[k].column
@@ -304,17 +304,28 @@ def fill(
                     resources[s].is_open = True
                     opened[n_open] = s
                     n_open += 1
-                    resources[s].is_pending = True
-                    to_do[pending] = s
-                    pending += 1
-    for i in range(n_heap):
-        resources[heap[i]].place = -1
+                    resources[s].is_stale = True
+                    resources[s].key = resources[s].filled_at
+                    n_queued = insert(queue, resources, n_queued, s)
+    clear(queue, resources, n_queued)
     for i in range(n_touched):
         c = touched[i]
-        if classes[c].state == RISING:
-            classes[c].cap = classes[c].bound
-            n_changed = _change(now, c, classes[c].bound, at_bound, classes, changed, n_changed)
+        if classes[c].state == RISING and classes[c].stop != AT_BOUND:
+            classes[c].stop = AT_BOUND
+            classes[c].is_moved = True
         classes[c].state = _KEPT
+        if classes[c].cap != classes[c].rate:
+            if classes[c].since < now:
+                classes[c].served += classes[c].rate * (now - classes[c].since)
+                classes[c].since = now
+            classes[c].rate = classes[c].cap
+            classes[c].is_moved = True
+        if classes[c].is_moved:
+            classes[c].is_moved = False
+            if not classes[c].is_changed:
+                classes[c].is_changed = True
+                changed[n_changed] = c
+                n_changed += 1
     for i in range(n_open):
         r = opened[i]
         if not resources[r].is_full:
@@ -323,23 +334,6 @@ def fill(
         resources[r].is_full = False
         resources[r].is_busier = False
     return n_changed
-
-
-@inlined
-def _change(
-    now: float,
-    c: int,
-    rate: float,
-    stop: int,
-    classes: Any,
-    changed: NDArray[np.int64],
-    n_changed: int,
-) -> int:
-    """Give a class another rate and stop; the new length of ``changed``."""
-    serve(now, c, classes)
-    classes[c].rate = rate
-    classes[c].stop = stop
-    return mark_changed(c, classes, changed, n_changed)
 
 
 @inlined
@@ -369,7 +363,7 @@ def set_count(c: int, count: int, resources: Any, classes: Any, lines: Any, entr
         r = lines[k].column
         if resources[r].members == 0:
             resources[r].weight = 0.0
-        resources[r].weight += max(0, count - before) * lines[k].cost
+        resources[r].weight += (count - before) * lines[k].cost
         if before == 0:
             e = resources[r].first + resources[r].members
             resources[r].members += 1

@@ -335,6 +335,7 @@ def simulate_batch(
     progress
         Called with how many patterns have been done since the last call.
     """
+    tell = progress or (lambda _: None)
     ends = batch.indptr
     steps = np.unique(ends[1:] // _FLOWS_PER_CALL, return_index=True)[1]
     bounds = [*steps.tolist(), batch.patterns]
@@ -353,10 +354,14 @@ def simulate_batch(
         seconds[first:last][room.outcome != fluid_kernel.FINISHED] = np.inf
         return last - first
 
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        for done in pool.map(work, bounds[:-1], bounds[1:]):
-            if progress is not None:
-                progress(done)
+    workers = min(len(bounds) - 1, threads or os.cpu_count() or 1)
+    if workers == 1:
+        for done in map(work, bounds[:-1], bounds[1:]):
+            tell(done)
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            for done in pool.map(work, bounds[:-1], bounds[1:]):
+                tell(done)
     return Finishes(seconds, finish, begin, bottleneck)
 
 

@@ -16,7 +16,15 @@ from topocal.topo.filling_kernel import (
     serve,
     set_count,
 )
-from topocal.topo.heap_kernel import drop_target, insert, push_target, remove_first, update
+from topocal.topo.heap_kernel import (
+    clear,
+    drop_target,
+    first,
+    insert,
+    push_target,
+    remove_first,
+    update,
+)
 from topocal.topo.jit import compiled, inlined
 from topocal.topo.queue_kernel import HELD, held_by, let_go, line_up
 from topocal.topo.setup_kernel import prepare
@@ -63,6 +71,20 @@ def _open(
             opened[n_open] = r
             n_open += 1
     return n_open
+
+
+@inlined
+def _enter(c: int, classes: Any, touched: NDArray[np.int64], n_entering: int) -> int:
+    """Let a class rise that gets flows; the new length of ``touched``."""
+    if classes[c].first == classes[c].last:
+        classes[c].rate = classes[c].bound
+        classes[c].stop = AT_BOUND
+    elif classes[c].state != RISING:
+        classes[c].state = RISING
+        classes[c].cap = classes[c].bound
+        touched[n_entering] = c
+        n_entering += 1
+    return n_entering
 
 
 @inlined
@@ -115,8 +137,8 @@ def _stop_column(c: int, classes: Any) -> int:
 
 @compiled
 def run(
-    first: int,
-    last: int,
+    begin_at: int,
+    end_at: int,
     batch_indptr: NDArray[np.int64],
     pair: NDArray[np.int64],
     size: NDArray[np.float64],
@@ -142,7 +164,7 @@ def run(
     changes: Any,
     record: bool,
 ) -> tuple[Any, int]:
-    """Simulate patterns ``first`` to ``last - 1``; results go to the arrays of their flows.
+    """Simulate patterns ``begin_at`` to ``end_at - 1``; results go to the arrays of their flows.
 
     ``start`` includes alpha; ``held`` is the in-order resource that a flow found
     taken, -1 if none.  ``class_of`` is -1 everywhere; ``resources`` to
@@ -152,10 +174,9 @@ def run(
     """
     R, C = len(resources), len(classes)
     queued = bool(np.any(in_order))
-    finish_heap = np.empty(C, np.int64)
-    level_heap = np.empty(R, np.int64)
+    finish_queue = np.zeros(C + 1, np.int64)
+    level_queue = np.zeros(R + 1, np.int64)
     opened = np.empty(R, np.int64)
-    to_do = np.empty(R, np.int64)
     used = np.empty(R, np.int64)
     touched = np.empty(C, np.int64)
     changed = np.empty(C, np.int64)
@@ -164,11 +185,11 @@ def run(
     line = np.empty(len(targets) if queued else 0, np.int64)
     released = np.empty((2 * len(targets) if queued else 0, 2), np.int64)
     ready = np.empty(R if queued else 0, np.int64)
-    in_turn = np.arange(np.max(np.diff(batch_indptr[first : last + 1])))
+    in_turn = np.arange(np.max(np.diff(batch_indptr[begin_at : end_at + 1])))
     # Numbers with a width: a literal would have each helper compiled once more.
     zero = int(np.int64(0))
     n_changes, turn = 0, zero
-    for p in range(first, last):
+    for p in range(begin_at, end_at):
         low, high = batch_indptr[p], batch_indptr[p + 1]
         culprit[p, 0] = -1
         n, n_used = prepare(
@@ -204,6 +225,7 @@ def run(
             else:
                 alike = alike and (any_size == 0.0 or size[f] == any_size)
                 any_size = size[f]
+        alike = alike and together
         order = in_turn[: high - low]
         if not together:
             order = np.argsort(start[low:high], kind="mergesort")
@@ -214,11 +236,13 @@ def run(
         if culprit[p, 0] >= 0:
             outcome[p] = NEVER
             left = 0
-        n_heap, n_arrived, moving = zero, 0, zero
+        n_queued, n_arrived, moving = zero, 0, zero
         while left > 0:
             while n_arrived < high - low and size[low + order[n_arrived]] == 0.0:
                 n_arrived += 1
-            now = classes[finish_heap[0]].key if n_heap > 0 else np.inf
+            now = np.inf
+            if n_queued > 0:
+                now = classes[first(finish_queue, classes, n_queued)].key
             if n_arrived < high - low:
                 now = min(now, start[low + order[n_arrived]])
             if not now < np.inf:
@@ -226,9 +250,11 @@ def run(
                 break
             n_open, n_changed, n_entering, n_released, n_seen = zero, zero, zero, zero, 0
             level = np.inf
-            while n_heap > 0 and classes[finish_heap[0]].key <= now * (1.0 + _AT_ONCE):
-                c = finish_heap[0]
-                n_heap = remove_first(finish_heap, classes, n_heap)
+            while n_queued > 0:
+                c = first(finish_queue, classes, n_queued)
+                if classes[c].key > now * (1.0 + _AT_ONCE):
+                    break
+                n_queued = remove_first(finish_queue, classes, n_queued, c)
                 done, n_released = _finish(
                     now,
                     c,
@@ -257,7 +283,13 @@ def run(
             # Flows that arrive, or whose turn has come, begin; one that nothing holds
             # back is through at once and lets the next in line begin.
             n_ready = 0
-            while True:
+            if alike:
+                for c in range(n):
+                    n_entering = _enter(c, classes, touched, n_entering)
+                    set_count(c, classes[c].total, resources, classes, lines, entries)
+                    n_open = _open(c, False, resources, classes, lines, opened, n_open)
+                moving, level = n_entering, 0.0
+            while not alike:
                 if n_ready > 0:
                     n_ready -= 1
                     f = ready[n_ready]
@@ -304,14 +336,7 @@ def run(
                     classes[c].served = 0.0
                     if classes[c].first < classes[c].last:
                         moving += 1
-                if classes[c].first == classes[c].last:
-                    classes[c].rate = classes[c].bound
-                    classes[c].stop = AT_BOUND
-                elif classes[c].state != RISING:
-                    classes[c].state = RISING
-                    classes[c].cap = classes[c].bound
-                    touched[n_entering] = c
-                    n_entering += 1
+                n_entering = _enter(c, classes, touched, n_entering)
                 level = 0.0
                 set_count(c, classes[c].count + 1, resources, classes, lines, entries)
                 n_open = _open(c, False, resources, classes, lines, opened, n_open)
@@ -337,8 +362,7 @@ def run(
                     classes,
                     lines,
                     entries,
-                    level_heap,
-                    to_do,
+                    level_queue,
                     opened,
                     n_open,
                     touched,
@@ -349,12 +373,13 @@ def run(
                 if n_changed < 0:
                     outcome[p] = STUCK
                     break
-            if together and alike:
+            if alike:
                 # Who leaves first was fastest, so that nobody else speeds up: all keep
                 # their first rates to the end.
                 for f in range(low, high):
                     c = class_of[pair[f]]
                     if finish[f] == np.inf:
+                        begin[f] = now
                         bottleneck[f] = _stop_column(c, classes)
                         finish[f] = now + size[f] / classes[c].rate
                 break
@@ -369,9 +394,9 @@ def run(
                     ahead = targets[classes[c].targets].at - classes[c].served
                     classes[c].key = classes[c].since + max(0.0, ahead) / classes[c].rate
                     if classes[c].place >= 0:
-                        update(finish_heap, classes, n_heap, c)
+                        update(finish_queue, classes, n_queued, c)
                     else:
-                        n_heap = insert(finish_heap, classes, n_heap, c)
+                        n_queued = insert(finish_queue, classes, n_queued, c)
                 if record:
                     changes[n_changes].time_s = now
                     changes[n_changes].rate_Bps = classes[c].rate
@@ -379,13 +404,13 @@ def run(
                     changes[n_changes].flows = classes[c].count
                     changes[n_changes].stop = _stop_column(c, classes)
                     n_changes += 1
+        clear(finish_queue, classes, n_queued)
         for i in range(n_used):
             r = used[i]
             resources[r].members = 0
             resources[r].is_open = False
             resources[r].is_full = False
             resources[r].is_busier = False
-            resources[r].is_pending = False
         for c in range(n):
             class_of[classes[c].pair] = -1
     return changes, n_changes

@@ -1,9 +1,13 @@
-"""Binary heaps for compiled loops: of records that know their place, and of targets.
+"""Priority queues for compiled loops: of records that know their place, and of targets.
 
-A *heap of ids* orders records of an array by their fields ``key`` and, where
-keys are equal, by number; field ``place`` is a record's index in the heap, -1
-outside.  A *heap of targets* lies in a stretch of an array of records with a
-field ``at`` and is moved as it is.
+A *queue of records* orders records of an array by their fields ``key`` and, where
+keys are equal, by number; field ``place`` is where a record stands in the queue, -1
+outside.  The queue is an array of record numbers with room for one more, in which
+stands whether it is a binary heap: few records are kept unsorted and looked
+through, which takes less time than to sort them.  It begins as zeros.
+
+A *heap of targets* lies in a stretch of an array of records with a field ``at`` and
+is moved as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +19,10 @@ from numpy.typing import NDArray
 
 from topocal.topo.jit import inlined
 
-__all__ = ["drop_target", "insert", "push_target", "remove_first", "update"]
+__all__ = ["clear", "drop_target", "first", "insert", "push_target", "remove_first", "update"]
+
+_FEW = 16
+"""So many records are not sorted."""
 
 
 @inlined
@@ -62,32 +69,71 @@ def _down(heap: NDArray[np.int64], records: Any, i: int, length: int) -> None:
 
 
 @inlined
-def insert(heap: NDArray[np.int64], records: Any, length: int, item: int) -> int:
-    """Add a record to a heap of ids of ``length``; its new length."""
-    heap[length] = item
-    _up(heap, records, length)
+def first(queue: NDArray[np.int64], records: Any, length: int) -> int:
+    """The least record of a queue of ``length``, which is not empty."""
+    best = queue[0]
+    if queue[-1] == 0:
+        least = records[best].key
+        for i in range(1, length):
+            item = queue[i]
+            key = records[item].key
+            if key < least or (key == least and item < best):
+                best, least = item, key
+    return int(best)
+
+
+@inlined
+def insert(queue: NDArray[np.int64], records: Any, length: int, item: int) -> int:
+    """Add a record to a queue of ``length``; its new length."""
+    queue[length] = item
+    if queue[-1] == 0:
+        records[item].place = length
+        if length + 1 > _FEW:
+            queue[-1] = 1
+            for i in range(1, length + 1):
+                _up(queue, records, i)
+    else:
+        _up(queue, records, length)
     return length + 1
 
 
 @inlined
-def update(heap: NDArray[np.int64], records: Any, length: int, item: int) -> None:
-    """Restore the order after the key of a record in the heap has changed."""
+def update(queue: NDArray[np.int64], records: Any, length: int, item: int) -> None:
+    """Restore the order after the key of a record in the queue has changed."""
+    if queue[-1] == 0:
+        return
     place = records[item].place
     if place > 0:
-        _up(heap, records, place)
+        _up(queue, records, place)
     if records[item].place == place:
-        _down(heap, records, place, length)
+        _down(queue, records, place, length)
 
 
 @inlined
-def remove_first(heap: NDArray[np.int64], records: Any, length: int) -> int:
-    """Take the least record out of a heap of ids of ``length``; its new length."""
-    records[heap[0]].place = -1
+def remove_first(queue: NDArray[np.int64], records: Any, length: int, item: int) -> int:
+    """Take ``item``, which is the least, out of a queue of ``length``; its new length."""
+    place = records[item].place
+    records[item].place = -1
     length -= 1
-    if length > 0:
-        heap[0] = heap[length]
-        _down(heap, records, 0, length)
+    if queue[-1] == 0:
+        moved = queue[length]
+        queue[place] = moved
+        if moved != item:
+            records[moved].place = place
+    elif length > 0:
+        queue[0] = queue[length]
+        _down(queue, records, 0, length)
+    else:
+        queue[-1] = 0
     return length
+
+
+@inlined
+def clear(queue: NDArray[np.int64], records: Any, length: int) -> None:
+    """Take all records out of a queue of ``length``."""
+    for i in range(length):
+        records[queue[i]].place = -1
+    queue[-1] = 0
 
 
 @inlined

@@ -58,7 +58,7 @@ def _directory() -> Path | None:
         except RuntimeError:  # no home directory
             return None
     content = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*_kernel.py")):
+    for source in [*sorted(Path(__file__).parent.glob("*_kernel.py")), Path(__file__)]:
         content.update(source.read_bytes())
     directory = Path(root) / f"kernels-{content.hexdigest()[:16]}"
     try:

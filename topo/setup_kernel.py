@@ -101,6 +101,7 @@ def prepare(
         classes[c].state = 0
         classes[c].waiting = 0
         classes[c].place = -1
+        classes[c].is_moved = False
         classes[c].is_changed = False
     place = 0
     for i in range(n_used):
