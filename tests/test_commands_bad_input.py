@@ -236,6 +236,15 @@ def test_a_measurement_is_told_from_a_topology(run: Run) -> None:
     refused(run("read", "topo.txt", "p2p.txt"), "is a measurement (p2pBandwidthLatencyTest)")
 
 
+def test_a_topology_that_contradicts_itself_is_named(run: Run) -> None:
+    assert run("read", "topo.txt", "-o", "t.json")[0] == 0
+    document = json.loads(Path("t.json").read_text())
+    document["links"][0]["uses"] = [["nothing", 1.0]]
+    Path("t.json").write_text(json.dumps(document))
+    for verb in ("read", "show"):
+        refused(run(verb, "t.json"), "t.json: ")
+
+
 def test_the_second_of_two_files_is_named(run: Run) -> None:
     Path("tree.txt").write_text(TREE[:-20])
     Path("none.txt").write_text("nothing")

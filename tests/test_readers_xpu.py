@@ -195,3 +195,12 @@ def test_xpu_smi_two_devices() -> None:
     assert class_of(machine, "gpu0", "gpu1") == "PHB"
     missing = read(BOX.replace("Count: 1", "Count: 2"), "xpu-smi-device")
     assert "says that 2 PCIe switches stand above gpu0 and names 1" in notes(missing)
+
+
+def test_a_device_without_a_tile_is_its_tile_0() -> None:
+    twice = (
+        "         GPU 0|GPU 1|CPU Affinity\nGPU 0 |S |XL16 |0-3\nGPU 1 |XL16 |S |0-3\n\n"
+        "         GPU 0/0|GPU 1/0|CPU Affinity\n"
+        "GPU 0/0 |S |XL16 |0-3\nGPU 1/0 |XL16 |S |0-3\n"
+    )
+    assert parse_any(twice, file="x").accelerators == ("gpu0", "gpu1")

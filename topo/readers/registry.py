@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from topocal.topo.errors import FormatError, InputError, Where, one_line, printable
+from topocal.topo.errors import FormatError, InputError, TopologyError, Where, one_line, printable
 from topocal.topo.files import read_limited
 from topocal.topo.readers.amd_smi import AMD_SMI
 from topocal.topo.readers.archive import inflate, is_tar, unpack
@@ -78,15 +78,18 @@ def parse_any(text: str, *, file: str, kind: str | None = None) -> Topology:
     FormatError
         When the text is of no known kind, or damaged.
     """
-    if kind is None:
-        return sniff(text, file=file).parse(text, file=file)
-    for reader in READERS:
-        if reader.name == kind:
-            return reader.parse(text, file=file)
-    raise InputError(
-        f"unknown kind {one_line(kind)!r}",
-        remedy="use one of " + ", ".join(r.name for r in READERS),
-    )
+    known = {reader.name: reader for reader in READERS}
+    if kind is not None and kind not in known:
+        raise InputError(
+            f"unknown kind {one_line(kind)!r}", remedy="use one of " + ", ".join(known)
+        )
+    reader = sniff(text, file=file) if kind is None else known[kind]
+    try:
+        return reader.parse(text, file=file)
+    except TopologyError as error:
+        # What a file describes contradicts itself: say which file.
+        error.where = error.where or Where(file=file)
+        raise
 
 
 def parse_content(content: bytes, *, file: str, kind: str | None = None) -> Topology:

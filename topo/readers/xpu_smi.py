@@ -72,13 +72,15 @@ class _Said:
     numa: dict[str, int] = field(default_factory=dict)
     cells: dict[tuple[str, str], str] = field(default_factory=dict)
     capability: str = ""
+    known: dict[tuple[str, int, int], str] = field(default_factory=dict)
 
     def name(self, name: str) -> str:
-        """Take note of a device."""
-        if name not in self.cpu_list:
-            self.names.append(name)
-            self.cpu_list[name] = ""
-        return name
+        """Take note of a device, and return what it is called here: ``GPU 1`` is ``GPU 1/0``."""
+        called = self.known.setdefault(_parts(name), name)
+        if called not in self.cpu_list:
+            self.names.append(called)
+            self.cpu_list[called] = ""
+        return called
 
 
 def parse_xpu_smi(text: str, *, file: str) -> Topology:
@@ -254,9 +256,9 @@ def _read_text(text: str, said: _Said, file: str) -> None:
 def _read_row(said: _Said, columns: list[str], label: str, words: list[str], where: Where) -> None:
     if len(columns) > MAX_DEVICES:
         raise FormatError(f"has {len(columns)} columns", where=where, remedy=_REMEDY)
-    for name in columns:
-        said.name(name)
-    for name, word in zip(columns, words, strict=False):
+    names = [said.name(name) for name in columns]
+    label = said.name(label)
+    for name, word in zip(names, words, strict=False):
         if _CODE.fullmatch(word) is None:
             raise FormatError(
                 f"cell {one_line(word)!r} of row {label} is no code of xpu-smi",
