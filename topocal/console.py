@@ -6,7 +6,6 @@ Rich decides on colour: none when the output is not a terminal or ``NO_COLOR`` i
 from __future__ import annotations
 
 import io
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["console", "print_json", "safe"]
 
 _WIDTH_WHEN_PIPED = 120
-_LEAST_WIDTH = 40
 
 
 def console() -> Console:
-    """Standard output for people: as wide as the terminal, in a pipe as ``COLUMNS`` says.
+    """Standard output for people: as wide as the terminal, or a fixed width in a pipe.
 
     A character that the output's encoding lacks becomes a question mark.
     """
@@ -28,9 +26,7 @@ def console() -> Console:
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    columns = os.environ.get("COLUMNS", "")
-    piped = max(_LEAST_WIDTH, int(columns)) if columns.isascii() and columns.isdigit() else 0
-    width = None if sys.stdout.isatty() else piped or _WIDTH_WHEN_PIPED
+    width = None if sys.stdout.isatty() else _WIDTH_WHEN_PIPED
     return Console(width=width, highlight=False, soft_wrap=False)
 
 
