@@ -236,5 +236,5 @@ def bridged_pairs() -> Machine:
                 gives(50.2, *there_and_back("gpu0", "gpu2")),
             )
         },
-        misfits={"bridged pairs": "fabric"},
+        misfits={"bridged pairs": "fabric", "pairs of one socket": "fabric"},
     )
