@@ -6,13 +6,14 @@ import math
 import os
 import subprocess
 import sys
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from topocal.topo import fluid_kernel, jit
 from topocal.topo.builder import TopologyBuilder
@@ -343,6 +344,65 @@ def test_at_any_moment_shares_are_max_min_fair(seed: int) -> None:
         moved = sum((s.end_s - s.begin_s) * s.rate_Bps for s in result.segments(k))
         if one.source != one.destination:
             assert moved == pytest.approx(one.size_bytes, rel=1e-9, abs=1e-12)
+
+
+def spine_and_leaves(leaves: int, seed: int) -> Topology:
+    """As many hosts to a leaf as leaves, half as many spines; every link its own rate."""
+    random = np.random.default_rng(seed)
+
+    def rate() -> float:
+        # Few values: many resources fill up at the same level.
+        return float(random.choice([1.0, 1.5, 2.0, 3.0]))
+
+    build = TopologyBuilder("leaves")
+    for spine in range(leaves // 2):
+        build.node(f"spine{spine}", NodeKind.NET_SWITCH)
+    for leaf in range(leaves):
+        build.node(f"leaf{leaf}", NodeKind.NET_SWITCH)
+        for spine in range(leaves // 2):
+            build.connect(f"leaf{leaf}", f"spine{spine}", LinkKind.NET, nominal_Bps=rate())
+        for k in range(leaves):
+            host = build.node(f"nic{leaf * leaves + k}", NodeKind.NIC)
+            build.connect(host, f"leaf{leaf}", LinkKind.NET, nominal_Bps=rate())
+    return build.build()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shares_are_max_min_fair_on_large_machines(seed: int) -> None:
+    topology = spine_and_leaves(16, seed)
+    random = np.random.default_rng(seed)
+    flows = [
+        Flow(
+            source=str(a),
+            destination=str(b),
+            size_bytes=float(random.choice([1.0, 2.0, random.uniform(0, 3)])),
+            start_s=float(random.choice([0.0, 0.5, random.uniform(0, 2)])),
+        )
+        for a, b in random.choice(topology.endpoints, (1500, 2))
+    ]
+    result = simulate(topology, flows, Capacities.of(topology), record=True)
+    # Replay all changes of rates and look at the machine after every event.
+    loads, changes = result._loads, result._changes
+    pairs = len(loads.pairs)
+    shape = (pairs, len(result.resources))
+    cost = csr_array((loads.cost_s, loads.indices, loads.indptr), shape=shape)
+    rows = np.repeat(np.arange(pairs), np.diff(loads.indptr))
+    rate, count = np.zeros(pairs), np.zeros(pairs)
+    ends = np.flatnonzero(np.diff(changes["time_s"], append=np.inf)) + 1
+    for begin, end in pairwise([0, *ends.tolist()]):
+        now = changes[begin:end]
+        rate[now["pair"]], count[now["pair"]] = now["rate_Bps"], now["flows"]
+        moving = np.where(count > 0, rate, 0.0)
+        used = np.asarray(cost.T @ (moving * count))
+        assert used.max() <= 1 + 1e-12
+        # For each pair: the least that its full resources let their fastest pair have.
+        fastest = np.zeros(len(used))
+        np.maximum.at(fastest, loads.indices, moving[rows])
+        most = np.where(used >= 1 - 1e-9, fastest, np.inf)
+        limit = np.full(pairs, np.inf)
+        np.minimum.at(limit, rows, most[loads.indices])
+        assert (moving[count > 0] >= limit[count > 0] * (1 - 1e-9)).all()
+    assert len(ends) > 1500
 
 
 @settings(deadline=None, max_examples=60)

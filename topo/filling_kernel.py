@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.heap_kernel import clear, first, insert, remove_first, update
+from topocal.topo.heap_kernel import clear, first, insert, remove, update
 from topocal.topo.jit import inlined
 
 __all__ = [
@@ -204,7 +204,7 @@ def fill(
     while n_queued > 0 and moving > 0:
         r = first(queue, resources, n_queued)
         if resources[r].turn == turn and resources[r].stopped == resources[r].members:
-            n_queued = remove_first(queue, resources, n_queued, r)
+            n_queued = remove(queue, resources, n_queued, r)
             continue
         level = max(level, resources[r].key)
         before = resources[r].filled_at
@@ -219,7 +219,7 @@ def fill(
                 if key < np.inf:
                     update(queue, resources, n_queued, r)
                 else:
-                    n_queued = remove_first(queue, resources, n_queued, r)
+                    n_queued = remove(queue, resources, n_queued, r)
                 continue
         allowed -= 1
         if allowed < 0:
@@ -260,9 +260,9 @@ def fill(
             if candidate < np.inf:
                 update(queue, resources, n_queued, r)
             else:
-                n_queued = remove_first(queue, resources, n_queued, r)
+                n_queued = remove(queue, resources, n_queued, r)
             continue
-        n_queued = remove_first(queue, resources, n_queued, r)
+        n_queued = remove(queue, resources, n_queued, r)
         if candidate >= before * (1.0 - _SAME):
             candidate = before
         resources[r].filled_at = candidate

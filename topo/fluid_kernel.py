@@ -22,7 +22,7 @@ from topocal.topo.heap_kernel import (
     first,
     insert,
     push_target,
-    remove_first,
+    remove,
     update,
 )
 from topocal.topo.jit import compiled, inlined
@@ -254,7 +254,7 @@ def run(
                 c = first(finish_queue, classes, n_queued)
                 if classes[c].key > now * (1.0 + _AT_ONCE):
                     break
-                n_queued = remove_first(finish_queue, classes, n_queued, c)
+                n_queued = remove(finish_queue, classes, n_queued, c)
                 done, n_released = _finish(
                     now,
                     c,

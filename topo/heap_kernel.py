@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from topocal.topo.jit import inlined
 
-__all__ = ["clear", "drop_target", "first", "insert", "push_target", "remove_first", "update"]
+__all__ = ["clear", "drop_target", "first", "insert", "push_target", "remove", "update"]
 
 _FEW = 16
 """So many records are not sorted."""
@@ -110,20 +110,18 @@ def update(queue: NDArray[np.int64], records: Any, length: int, item: int) -> No
 
 
 @inlined
-def remove_first(queue: NDArray[np.int64], records: Any, length: int, item: int) -> int:
-    """Take ``item``, which is the least, out of a queue of ``length``; its new length."""
+def remove(queue: NDArray[np.int64], records: Any, length: int, item: int) -> int:
+    """Take a record out of a queue of ``length``; its new length."""
     place = records[item].place
     records[item].place = -1
     length -= 1
-    if queue[-1] == 0:
-        moved = queue[length]
+    moved = queue[length]
+    if moved != item:
         queue[place] = moved
-        if moved != item:
-            records[moved].place = place
-    elif length > 0:
-        queue[0] = queue[length]
-        _down(queue, records, 0, length)
-    else:
+        records[moved].place = place
+        if queue[-1] != 0:
+            update(queue, records, length, moved)
+    if length == 0:
         queue[-1] = 0
     return length
 
