@@ -44,7 +44,7 @@ SLACK: Final = 1e-6
 """Bounds that cross by more than this contradict each other; by less, they round."""
 
 MOST_ROUNDS: Final = 30
-"""Rounds of reasoning; each is cheap and most systems settle within five."""
+"""Rounds of any one reasoning; most systems settle within five."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -240,9 +240,13 @@ class _Reduction:
         return np.array([g.cost(p) for g, p in zip(groups, reached, strict=True)])
 
     def settle(self) -> None:
-        """Bounds from candidates and candidates from bounds, until neither changes."""
+        """Bounds from candidates and candidates from bounds, until neither changes.
+
+        Around a circle of resources they can creep for ever by less and less, or by little;
+        what holds after any number of rounds holds.
+        """
         row, column, load = self.system.row, self.system.column, self.system.load
-        while True:
+        for _ in range(MOST_ROUNDS):
             on = self.alive
             np.minimum.at(self.high, column[on], self.p_high[row[on]] - load[on])
             reach = self.able & on & (load + self.high[column] >= self.p_low[row] - TIE)
