@@ -269,8 +269,9 @@ class Program:
         x = np.full(len(self.slowest), -np.inf)
         with np.errstate(divide="ignore"):
             x[columns] = self.slowest[columns] + np.log(np.maximum(slowness.value[columns], 0.0))
-        engines = 0 if self._engines is None else len(self._engines.names)
-        flags = np.ones(engines, dtype=bool)
+        given = self.demands.engines
+        # Without a fan, nothing says how receivers share.
+        flags = np.full(0 if given is None else len(given.names), self._engines is not None)
         if time_shared is not None:
             flags = time_shared.value > 0.5
         return outcome, Choice(columns=columns, x=x, time_shared=flags)
@@ -349,12 +350,23 @@ class Program:
         is_slowest = cp.Variable(len(able), boolean=True)
         at, of = row[able], column[able]
         by_pair = [np.flatnonzero(at == k) for k in range(len(self._used))]
-        return [
+        found = [
             alone[row[felt]] >= cp.multiply(busy[felt], slowness[column[felt]]),
             alone[at] <= cp.multiply(busy[able], slowness[of]) + 1 - is_slowest,
             is_slowest <= chosen[of],
-            _sums(by_pair, len(able)) @ is_slowest == 1,
         ]
+        slowest = _sums(by_pair, len(able)) @ is_slowest
+        unmeasured = np.flatnonzero(self._pair_scenario < 0)
+        if len(unmeasured):
+            # Nothing chosen need limit a pair that was not measured: it then takes no time.
+            is_free = cp.Variable(len(unmeasured), boolean=True)
+            found.append(alone[unmeasured] <= 1 - is_free)
+            place = coo_array(
+                (np.ones(len(unmeasured)), (unmeasured, np.arange(len(unmeasured)))),
+                shape=(len(self._used), len(unmeasured)),
+            )
+            slowest = slowest + place.tocsr() @ is_free
+        return [*found, slowest == 1]
 
     def _ceilings(
         self,

@@ -212,6 +212,29 @@ def test_time_shared_receiver_by_hand() -> None:
     assert late.sentences[0].startswith("No choice among the")
 
 
+def test_a_pair_that_was_not_measured_needs_no_resource_of_its_own() -> None:
+    # gpu2->gpu0 was not timed alone; the fan takes what gpu1->gpu0 takes, to 2 %.
+    figures = [
+        figure((peer("gpu1", "gpu0", SIZE), 10e9)),
+        figure((fan_in("gpu0", ["gpu1", "gpu2"], SIZE), 20e9)),
+    ]
+    columns = explanation_columns(star(3))
+    for receivers in Receivers:
+        found = explain_by_fewest(demands(columns, figures, receivers=receivers))
+        assert found.status is ProgramStatus.OPTIMAL
+        assert len(found.chosen) == 1
+        assert math.isfinite(found.chosen[0].capacity_Bps)
+
+
+def test_without_a_fan_nothing_is_said_of_receivers() -> None:
+    figures = [figure((peer("gpu1", "gpu0", SIZE), 20e9))]
+    columns = explanation_columns(star(3))
+    for receivers in Receivers:
+        found = explain_by_fewest(demands(columns, figures, receivers=receivers))
+        assert len(found.chosen) == 1
+        assert found.time_shared == ()
+
+
 def test_a_receiver_that_would_take_too_long_is_a_proof_too() -> None:
     # Bytes are shared: 20 and 20 alone, 20 in all together; one at a time would make 10.
     columns = explanation_columns(star(3))
