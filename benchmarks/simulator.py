@@ -213,7 +213,7 @@ def growth(rows: Sequence[Row], *, smoke: bool, seconds: float) -> None:
             theirs = [r.theirs_s for r in chosen if r.theirs_s is not None]
             shown = f"{exponent(sizes, theirs):.2f}" if len(theirs) == len(sizes) else "-"
             print(
-                f"  {family} trees, hosts and flows together, {kind}: "
+                f"  {family}, hosts and flows together, {kind}: "
                 f"ours {exponent(sizes, [r.ours_s for r in chosen]):.2f}, SimGrid {shown}"
             )
     counts = (256, 512, 1024) if smoke else (512, 1024, 2048, 4096, 8192)
