@@ -35,6 +35,9 @@ the next lower width or generation of a link halves it, ordinary scatter takes a
 MOST_STRAGGLERS: Final = 1 / 3
 """More than this share of the cards are no stragglers: then the machine has two kinds."""
 
+SMALL: Final = 0.05
+"""Up to this share of a group, a card's own pairs may stay in what it is compared with."""
+
 UNLIKE: Final = math.log(1.10)
 """Like pairs of steady machines agree within 5 % (docs/model.md); twice that matters."""
 
@@ -97,16 +100,25 @@ def find_stragglers(evidence: Evidence) -> list[Finding]:
     slow = {}
     ends = evidence.endpoints
     threshold = min(math.log(STRAGGLES), -evidence.margin(2 * len(ends)))
+    usual_of = {key: median(evidence.rates[p] for p in pairs) for key, pairs in groups.items()}
+    own: dict[str, dict[Hashable, list[Pair]]] = {end: defaultdict(list) for end in ends}
+    for key, pairs in groups.items():
+        for pair in pairs:
+            for end in pair:
+                own[end][key].append(pair)
     for end in ends:
         shares: list[float] = []
         mine: list[Pair] = []
-        for pairs in groups.values():
-            others = [evidence.rates[p] for p in pairs if end not in p]
-            own = [p for p in pairs if end in p]
-            if others:
+        for key, pairs in own[end].items():
+            usual = usual_of[key]
+            # Among many its own do not move the median.
+            if len(pairs) > SMALL * len(groups[key]):
+                others = [evidence.rates[p] for p in groups[key] if end not in p]
+                if not others:
+                    continue
                 usual = median(others)
-                shares += [evidence.rates[p] / usual for p in own]
-                mine += own
+            shares += [evidence.rates[p] / usual for p in pairs]
+            mine += pairs
         if len(shares) >= 2 and math.log(max(shares)) < threshold:
             slow[end] = (median(shares), mine, len(shares))
     if not slow or len(slow) > MOST_STRAGGLERS * len(ends):

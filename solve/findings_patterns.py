@@ -39,15 +39,16 @@ LEAST_KAPPA: Final = 0.8
 less than this of its flows one after another is explained by something else."""
 
 DUPLEX_LOSS: Final = -math.log(0.95)
-"""Both ways at once pass 1.94 to 2 times one way on sound links of public boxes and 0.93 (B300)
-to 0.85 (H20) of that where something is lost (docs/references.md)."""
+"""Both ways at once pass 1.94 to 2 times one way on sound links of public boxes, and less where
+something is lost: published per direction 618 of 664 GB/s (B300), 282 of 333 (H20)."""
 
 STAGED: Final = (0.43, 0.575)
 """Share of twice one way that both ways pass when one resource carries both: public boxes with
 staged copies move 1.02 to 1.07 times one way in all; 0.86 to 1.15 allows for their errors."""
 
 FADES: Final = math.log(1.03)
-"""A resource that passes 3 % less with more flows on it (published: 52.3 to 49.6, 5 %)."""
+"""A resource that passes 3 % less with more flows on it (published for eight Gen5
+cards: four flows across the boundary 52.3 GB/s, eight 49.6)."""
 
 COLLAPSES: Final = math.log(1 / 0.7)
 """A pattern collapses when it takes 1.4 times as long as its flows one after another; no way

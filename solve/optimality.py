@@ -14,7 +14,7 @@ by less than D / 2, and ``x = h + D / 2`` misses none by more.
 so ``x <= h + e``, so the prediction of x is at most ``c + e``.  In the scenario of the
 largest deficit it must reach ``y_s - e``, hence ``D <= 2 e``.  Conversely the prediction of
 ``h + D/2`` is ``c + D/2``, which lies between ``y - D/2`` and ``y + D/2`` since
-``y - D <= c <= y``.  (Cuninghame-Green 1979, chapter 14.)
+``y - D <= c <= y``.  (Cuninghame-Green 1979.)
 
 Times that are known and not fitted, such as those of time-shared receivers whose
 senders' times are given, enter as a floor ``b_s``: the prediction is
