@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -381,3 +383,13 @@ def test_pages_compare(
     assert "http-equiv" not in text
     assert "src=" not in text
     check_drawing(drawing.read_text())
+
+
+def test_the_example_of_the_documentation_runs() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "simulator.md").read_text()
+    example = re.search(r"^    from topocal.*?(?=^\S)", text, flags=re.DOTALL | re.MULTILINE)
+    assert example is not None
+    found: dict[str, Any] = {}
+    exec(compile(textwrap.dedent(example[0]), "docs/simulator.md", "exec"), found)
+    # Both share gpu4's 450 GB/s.
+    assert found["result"].rates_Bps(1.1e-3).tolist() == pytest.approx([225e9, 225e9])
