@@ -15,6 +15,7 @@ import typer
 
 from topocal.commands.demo import demo
 from topocal.commands.discover import discover
+from topocal.commands.explain import explain
 from topocal.commands.fit import fit
 from topocal.commands.gather import gather
 from topocal.commands.plan import plan
@@ -63,6 +64,7 @@ app.command(name="show")(show)
 app.command(name="plan")(plan)
 app.command(name="fit")(fit)
 app.command(name="predict")(predict)
+app.command(name="explain")(explain)
 app.command(name="simulate")(simulate)
 app.command(name="demo")(demo)
 
