@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
+from topocal.topo.endpoint_names import canonical_endpoint
 from topocal.topo.errors import FlowError, FormatError, Where, one_line
 from topocal.topo.flow import Flow, Pattern
-from topocal.topo.endpoint_names import canonical_endpoint
 
 __all__ = [
     "PatternKind",

@@ -15,6 +15,7 @@ from topocal.topo.errors import UnitError, one_line
 
 __all__ = [
     "BYTES_PER_GB",
+    "MOST_BYTES",
     "format_bytes",
     "format_rate",
     "format_seconds",
@@ -25,6 +26,8 @@ __all__ = [
 ]
 
 BYTES_PER_GB: Final = 1e9
+MOST_BYTES: Final = 1e18
+"""A thousand petabytes: no transfer is larger, and sums of such sizes stay exact enough."""
 
 _DECIMAL: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _BINARY: Final = {"ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30, "ti": 2.0**40}
@@ -48,14 +51,15 @@ def parse_bytes(text: str | int | float) -> float:
     Raises
     ------
     UnitError
-        When it is not a finite, non-negative amount of bytes.
+        When it is not a finite, non-negative amount of bytes up to :data:`MOST_BYTES`.
     """
     if isinstance(text, int | float):
-        return _checked(float(text), text, "size")
+        return _checked(float(text), text, "size", MOST_BYTES)
     match = _BYTES.fullmatch(text)
     if match is None or match[3] == "b":
         raise UnitError(f"{one_line(text)!r} is not a size", remedy="write it as 256MiB or 1.5GB")
-    return _checked(float(match[1]) * _PREFIX[(match[2] or "").lower()], text, "size")
+    value = float(match[1]) * _PREFIX[(match[2] or "").lower()]
+    return _checked(value, text, "size", MOST_BYTES)
 
 
 def parse_rate(text: str | int | float) -> float:
@@ -117,7 +121,9 @@ def rate_unit_Bps(unit: str) -> float:
     return _PREFIX[(match[1] or "").lower()] / (8.0 if match[2] == "b" else 1.0)
 
 
-def _checked(value: float, text: object, kind: str) -> float:
+def _checked(value: float, text: object, kind: str, most: float = math.inf) -> float:
+    if value > most and math.isfinite(value):
+        raise UnitError(f"{one_line(text)!r} is too large a {kind}", remedy="give 1000 PB at most")
     if not math.isfinite(value) or value < 0:
         raise UnitError(
             f"{one_line(text)!r} is not a {kind}", remedy="give a finite number, zero or more"
