@@ -58,7 +58,10 @@ LEAST_KAPPA: Final = 0.85
 differs from one that shares bytes (published: 0.98)."""
 
 MOST_ROUNDS: Final = 3
-"""Rounds of judging endpoints one by one."""
+"""Rounds of judging endpoints."""
+
+MOST_SINGLE: Final = 32
+"""Endpoints that are tried one by one in a round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,27 +313,47 @@ class _Problem:
         return np.asarray(np.exp(longest - np.minimum.reduceat(solo, begin)))
 
     def judge_endpoints(self, fit: Fit) -> Fit:
-        """Turn single engines on or off where an endpoint's own fans say so, and fit again."""
+        """Turn single engines on or off where an endpoint's own fans say so, and fit again.
+
+        All that ask for it together; where that does not pay, one by one, the surest first.
+        """
         for _ in range(MOST_ROUNDS):
-            engines = fit.engines.copy()
-            spread = self._spread(self.rows, fit.estimate)
-            telling = set(self.rows.shared.resource[spread > SPREAD].tolist())
-            judge = Judge(self.rows, fit.estimate, fit.active, fit.engines, self.prior)
-            for (endpoint, side), name in self.candidates.engines.items():
-                engine = self._column[name]
-                if engine not in telling:
-                    continue
-                port = int(self.rows.series[self._column[self.candidates.ports[endpoint, side]]])
-                prefers_time = judge.prefers_time(engine, port, side)
-                if abs(prefers_time) > WORTH_A_MENTION:
-                    engines[engine] = prefers_time > 0
-            if (engines == fit.engines).all():
+            wishes = self._wishes(fit)
+            if not wishes:
                 return fit
-            again = self.fit(engines, fit)
-            if again.bic >= fit.bic:
+            together = fit.engines.copy()
+            for engine, _sure in wishes:
+                together[engine] = not together[engine]
+            again = self.fit(together, fit)
+            if again.bic < fit.bic:
+                fit = again
+                continue
+            before = fit
+            for engine, _sure in wishes[:MOST_SINGLE]:
+                engines = fit.engines.copy()
+                engines[engine] = not engines[engine]
+                again = self.fit(engines, fit)
+                if again.bic < fit.bic:
+                    fit = again
+            if fit is before:
                 return fit
-            fit = again
         return fit
+
+    def _wishes(self, fit: Fit) -> list[tuple[int, float]]:
+        """Engines whose endpoint's fans would rather have them the other way, the surest first."""
+        spread = self._spread(self.rows, fit.estimate)
+        telling = set(self.rows.shared.resource[spread > SPREAD].tolist())
+        judge = Judge(self.rows, fit.estimate, fit.active, fit.engines, self.prior)
+        found = []
+        for (endpoint, side), name in self.candidates.engines.items():
+            engine = self._column[name]
+            # Flows that are alike tell too, where other patterns say what the port passes.
+            worth = WORTH_A_MENTION if engine in telling else VERY_STRONG
+            port = int(self.rows.series[self._column[self.candidates.ports[endpoint, side]]])
+            prefers_time = judge.prefers_time(engine, port, side)
+            if abs(prefers_time) > worth and (prefers_time > 0) != fit.engines[engine]:
+                found.append((engine, abs(prefers_time)))
+        return sorted(found, key=lambda one: (-one[1], one[0]))
 
 
 def _verdict(
