@@ -162,7 +162,11 @@ def _one(model: Model, pattern: Pattern, busy: Occupancy) -> Prediction:
     low, high = busy.low_s.max(initial=0.0), busy.high_s.max(initial=0.0)
     # What is not pinned may bind unless, as slow as the data allows, it still is quicker
     # than something else is at its fastest.
-    open_ones = np.flatnonzero(~busy.pinned & (busy.high_s > low))
+    never = np.array(
+        [model.resources[name].status is Status.UNKNOWN for name in busy.resources], dtype=bool
+    )
+    # What nothing measured may take any time.
+    open_ones = np.flatnonzero(~busy.pinned & (never | (busy.high_s > low)))
     by_turns = [(who, turns) for who, turns in busy.by_turns if turns > high]
     high = max([float(high), *(turns for _, turns in by_turns)])
     ranked = _ranked(model, busy)
@@ -179,9 +183,7 @@ def _one(model: Model, pattern: Pattern, busy: Occupancy) -> Prediction:
         indistinguishable=tuple(named[1:]),
         runner_up=ranked[len(tied)] if len(ranked) > len(tied) else None,
         exact=busy.exact,
-        unmeasured=tuple(
-            name for name in busy.resources if model.resources[name].status is Status.UNKNOWN
-        ),
+        unmeasured=tuple(busy.resources[k] for k in np.flatnonzero(never)),
         would_narrow=(
             *(busy.resources[k] for k in open_ones),
             *(f"whether {who} serves its flows at once or by turns" for who, _ in by_turns),

@@ -260,3 +260,14 @@ def test_noise_is_the_scatter_of_like_pairs() -> None:
     assert check_consistency(truth, observe(measured, truth).observations).noise == pytest.approx(
         0.03, rel=0.35
     )
+
+
+def test_what_nothing_measured_is_never_narrow() -> None:
+    capacities = Capacities.of(two_sockets(), default_Bps=20e9)
+    rng = np.random.default_rng(0)
+    few = [peer("gpu0", "gpu1", SIZE), peer("gpu1", "gpu2", SIZE), peer("gpu2", "gpu3", SIZE)]
+    model = fit(time_patterns(two_sockets(), few, capacities, noise=0.0, rng=rng), two_sockets())
+    (prediction,) = predict(model, [peer("gpu5", "gpu0", SIZE)])
+    assert not prediction.narrow
+    assert set(prediction.unmeasured) <= set(prediction.would_narrow)
+    assert prediction.unmeasured

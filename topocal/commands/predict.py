@@ -152,7 +152,10 @@ def _details(prediction: Prediction, machine: Model) -> list[str]:
     if not prediction.exact:
         lines.append("simulated flow by flow: the closed form is not exact for this pattern")
     if prediction.unmeasured:
-        lines.append("never measured: " + ", ".join(prediction.unmeasured))
+        lines.append(
+            "never measured, so that it may take longer than said: "
+            + ", ".join(prediction.unmeasured)
+        )
     return lines
 
 
