@@ -26,6 +26,7 @@ from topocal.measure.samples import Measurements, Sample
 from topocal.solve.grouping import Groups, group_samples
 from topocal.solve.repeats import Points, pool_repeats
 from topocal.solve.sizes import Hockney, HockneyBatch, fit_batch
+from topocal.solve.start_up import refit
 from topocal.topo.errors import InputError, Where, one_line
 from topocal.topo.flow import Pattern
 from topocal.topo.units import format_seconds
@@ -39,6 +40,7 @@ _SMALLEST: Final = float(np.finfo(float).tiny)
 _LARGEST: Final = float(np.finfo(float).max)
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +150,14 @@ def build_scenarios(measurements: Measurements) -> tuple[Scenario, ...]:
     unit = np.where(unsized, scale, 1.0)
     size = np.where(unsized, 1.0, scale)
     points = pool_repeats(groups.of_sample, size, _per_unit(seconds, unit))
-    fits = _Fits(points)
-    flows = _flow_slopes(groups, samples, points, size, unit)
+    patterns = [groups.scaled_pattern(g) for g in range(len(groups.first))]
+    kinds = [kind_of(p) for p in patterns]
+    number = {kind: k for k, kind in enumerate(sorted(set(kinds)))}
+    kind = np.array([number[one] for one in kinds])
+    fits = _Fits(points, kind)
+    flows = _flow_slopes(groups, samples, points, size, unit, kind)
     left_out = _left_out(groups, samples, points)
-    return tuple(_scenarios(groups, samples, points, fits, flows, left_out))
+    return tuple(_scenarios(groups, samples, patterns, kinds, points, fits, flows, left_out))
 
 
 def _per_unit(seconds: Floats, unit: Floats) -> Floats:
@@ -161,9 +167,12 @@ def _per_unit(seconds: Floats, unit: Floats) -> Floats:
 
 
 class _Fits:
-    """Seconds against bytes of G groups whose points stand in order of group."""
+    """Seconds against bytes of G groups whose points stand in order of group.
 
-    def __init__(self, points: Points) -> None:
+    Groups of one kind start alike (:mod:`topocal.solve.start_up`).
+    """
+
+    def __init__(self, points: Points, kind: Integers) -> None:
         counts = np.bincount(points.group)
         begin = np.concatenate(([0], np.cumsum(counts)))[:-1]
         self.begin, self.count = begin, counts
@@ -182,9 +191,34 @@ class _Fits:
             batch = fit_batch(columns[0], columns[1], columns[2] if known else None)
             place[members, 0], place[members, 1] = len(self._batches), np.arange(len(members))
             self._batches.append(batch)
+        self._pool_starts(points, kind, place)
+        for k, batch in enumerate(self._batches):
+            members = np.flatnonzero(place[:, 0] == k)
             self.slope[members] = batch.top_slope_s_per_byte
             self.slope_error[members] = batch.slope_error_s_per_byte
         self._place: list[tuple[int, int]] = [(k, row) for k, row in place.tolist()]
+
+    def _pool_starts(self, points: Points, kind: Integers, place: Integers) -> None:
+        """Fit lines again that are the only one of their scenario and rest on repeats."""
+        segments = np.zeros(len(self.count), dtype=np.int64)
+        for k, batch in enumerate(self._batches):
+            segments[place[:, 0] == k] = batch.count
+        repeated = np.isfinite(np.add.reduceat(points.sigma, self.begin))
+        single = (segments == 1) & (self.count > 1) & (self.count <= MOST_SIZES) & repeated
+        lines = refit(
+            points.size_bytes,
+            points.seconds,
+            points.sigma,
+            self.begin,
+            np.where(single, kind, -1),
+        )
+        for k, batch in enumerate(self._batches):
+            members = np.flatnonzero(place[:, 0] == k)
+            self._batches[k] = batch.with_lines(
+                lines.alpha_s[members],
+                lines.beta_s_per_byte[members],
+                lines.slope_error_s_per_byte[members],
+            )
 
     def __getitem__(self, group: int) -> Hockney:
         """The fit of one group."""
@@ -200,7 +234,12 @@ def _in_bins(columns: Floats) -> Floats:
 
 
 def _flow_slopes(
-    groups: Groups, samples: Sequence[Sample], points: Points, size: Floats, unit: Floats
+    groups: Groups,
+    samples: Sequence[Sample],
+    points: Points,
+    size: Floats,
+    unit: Floats,
+    kind: Integers,
 ) -> list[tuple[float | None, ...] | None]:
     """Of each scenario, the seconds per byte until each flow's own finish."""
     none: list[tuple[float | None, ...] | None] = [None] * len(groups.first)
@@ -224,7 +263,9 @@ def _flow_slopes(
         return none
     flow = begin[groups.of_sample[owner]] + place
     timed_flows, compact = np.unique(flow, return_inverse=True)
-    fits = _Fits(pool_repeats(compact, size[owner], _per_unit(finish, unit[owner])))
+    own_kind = np.empty(len(timed_flows), dtype=np.int64)
+    own_kind[compact] = kind[groups.of_sample[owner]]
+    fits = _Fits(pool_repeats(compact, size[owner], _per_unit(finish, unit[owner])), own_kind)
     slopes = np.full(begin[-1], np.nan)
     slopes[timed_flows] = np.where(fits.slope > 0, fits.slope, np.nan)
     for group in np.unique(groups.of_sample[owner]).tolist():
@@ -257,6 +298,8 @@ def _left_out(
 def _scenarios(
     groups: Groups,
     samples: Sequence[Sample],
+    patterns: Sequence[Pattern],
+    kinds: Sequence[PatternKind],
     points: Points,
     fits: _Fits,
     flows: Sequence[tuple[float | None, ...] | None],
@@ -278,10 +321,9 @@ def _scenarios(
         elif not slope > 0:
             doubt = "its time does not grow with the size"
         fit = fits[number]
-        pattern = groups.scaled_pattern(number)
         yield Scenario(
-            pattern=pattern,
-            kind=kind_of(pattern),
+            pattern=patterns[number],
+            kind=kinds[number],
             issue=first.issue,
             size_known=first.size_known,
             alpha_s=fit.start_s if len(sizes) > 1 or not sizes[0] > 0 else None,

@@ -11,8 +11,16 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtri
 
-__all__ = ["MOST_SEGMENTS", "SCATTER_FLOOR", "Choice", "choose_lines"]
+__all__ = [
+    "MOST_SEGMENTS",
+    "SCATTER_FLOOR",
+    "Choice",
+    "accepted_spread",
+    "choose_lines",
+    "weights",
+]
 
 MOST_SEGMENTS: Final = 3
 
@@ -26,6 +34,9 @@ is the slope at the top, and at 4 KiB, where clocks jitter, 8 % is still well me
 GUESSED_SCATTER: Final = 0.01
 """Relative standard error where no repeats tell it: medians on the published machines are
 about so good."""
+
+MISFIT_CHANCE: Final = 0.01
+"""A line whose errors are right is found to misfit that often."""
 
 FEW_FREE: Final = 4
 """With fewer degrees of freedom the scatter about the lines is no estimate of their error."""
@@ -82,8 +93,7 @@ def choose_lines(x: Floats, y: Floats, sigma: Floats | None) -> Choice:
     if sigma is None:
         weight = np.full_like(y, 1.0 / GUESSED_SCATTER)
     else:
-        scale = np.clip(x / np.where(x[:, -1:] > 0, x[:, -1:], 1.0), 1e-6, 1.0)
-        weight = 1.0 / np.maximum(sigma, SCATTER_FLOOR * scale**-FLOOR_GROWTH)
+        weight = weights(x / np.where(x[:, -1:] > 0, x[:, -1:], 1.0), sigma)
     if n == 1:
         return _single(x, weight, known=sigma is not None)
     with np.errstate(all="ignore"):
@@ -104,14 +114,38 @@ def choose_lines(x: Floats, y: Floats, sigma: Floats | None) -> Choice:
             alpha[there, k], beta[there, k] = free.alpha[at], free.beta[at]
             variance[there] = free.variance[at]
         freedom = n - 2 * count
-        spread = np.where(freedom > 0, cost / np.maximum(freedom, 1), 0.0)
         if sigma is None:
+            spread = np.where(freedom > 0, cost / np.maximum(freedom, 1), 0.0)
             least = np.where(freedom < FEW_FREE, 1.0, (SCATTER_FLOOR / GUESSED_SCATTER) ** 2)
+            spread = np.maximum(spread, least)
         else:
-            # Lines that fit worse than the scatter allows are wrong in some other way too.
-            least = np.ones(b)
-        error = np.sqrt(variance * np.maximum(spread, least))
+            spread = accepted_spread(cost, freedom)
+        error = np.sqrt(variance * spread)
         return Choice(first=first, alpha=alpha, beta=beta, slope_error=error)
+
+
+def weights(scale: Floats, sigma: Floats) -> Floats:
+    """Weight of the relative residual of each point.
+
+    Parameters
+    ----------
+    scale
+        Its size in units of the largest of its scenario.
+    sigma
+        Its relative standard error.
+    """
+    floor = SCATTER_FLOOR * np.clip(scale, 1e-6, 1.0) ** -FLOOR_GROWTH
+    return np.asarray(1.0 / np.maximum(sigma, floor))
+
+
+def accepted_spread(cost: Floats, freedom: Integers) -> Floats:
+    """Variance of the weighted residuals: one, unless lines fit worse than chance allows.
+
+    Then they are wrong in some other way too, and what is said of them is that much worse.
+    """
+    free = np.maximum(freedom, 1)
+    by_chance = (freedom < 1) | (cost <= chdtri(free, MISFIT_CHANCE))
+    return np.asarray(np.where(by_chance, 1.0, cost / free))
 
 
 def _single(x: Floats, weight: Floats, *, known: bool) -> Choice:

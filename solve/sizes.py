@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -145,6 +145,23 @@ class HockneyBatch:
         """Slope of each last segment, shape (B,)."""
         found: Floats = self.beta_s_per_byte[np.arange(len(self.first)), self.count - 1]
         return found
+
+    def with_lines(self, alpha_s: Floats, beta_s_per_byte: Floats, error: Floats) -> HockneyBatch:
+        """With other lines, shape (B,), for fits of one segment; as it is where they are NaN."""
+        other = np.isfinite(beta_s_per_byte)
+        if not other.any():
+            return self
+        alpha, beta = self.alpha_s.copy(), self.beta_s_per_byte.copy()
+        alpha[other, 0], beta[other, 0] = alpha_s[other], beta_s_per_byte[other]
+        line = alpha[:, :1] + beta[:, :1] * self.size_bytes
+        misfit = np.sqrt(((line / self.seconds - 1.0) ** 2).mean(axis=1))
+        return replace(
+            self,
+            alpha_s=alpha,
+            beta_s_per_byte=beta,
+            slope_error_s_per_byte=np.where(other, error, self.slope_error_s_per_byte),
+            misfit=np.where(other, np.minimum(misfit, _WORST_MISFIT), self.misfit),
+        )
 
     @cached_property
     def _columns(self) -> tuple[list[Any], ...]:
