@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
@@ -32,6 +32,9 @@ from topocal.topo.io import (
 from topocal.topo.resource import Sharing
 from topocal.topo.topology import Topology
 
+if TYPE_CHECKING:
+    from topocal.solve.caps import Caps
+
 __all__ = [
     "FASTEST_BPS",
     "SLOWEST_BPS",
@@ -39,6 +42,7 @@ __all__ = [
     "FittedResource",
     "Model",
     "Residual",
+    "is_model",
     "read_model",
     "write_model",
 ]
@@ -199,6 +203,13 @@ class Model:
         )
         return max(offset, alpha - busy_s)
 
+    def caps(self, endpoints: Sequence[str] | None = None) -> Caps:
+        """What a policy needs to price transfers between ``endpoints`` (default: the ranks of
+        the calibration, else the accelerators); see :mod:`topocal.solve.caps`."""
+        from topocal.solve.caps import caps_of
+
+        return caps_of(self, endpoints)
+
     @cached_property
     def crowd(self) -> Mapping[str, int]:
         """How many ordered pairs of accelerators load each resource."""
@@ -238,6 +249,18 @@ def model_to_document(model: Model) -> dict[str, Any]:
         "sources": list(model.sources),
         "topology": topology_to_document(model.topology),
     }
+
+
+class _Kind(msgspec.Struct):
+    format: str = ""
+
+
+def is_model(path: str | Path) -> bool:
+    """Whether a file says that it is a model; no, where it cannot be read."""
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=_Kind).format == FORMAT
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return False
 
 
 def read_model(path: str | Path) -> Model:

@@ -1,0 +1,263 @@
+"""The caps of a fitted machine: what a policy needs to price transfers, and nothing else.
+
+A model knows the machine; its caps know the processes.  They say what each resource
+passes and which (sender, receiver) pairs load it, so that a program without this package can
+price a set of transfers in a few lines (docs/caps.md), and on what the figures rest.
+
+Where the figures come from::
+
+    Model ──> loads of all pairs (incidence) ──> blocks of senders and receivers
+          ──> value, interval, status of each resource, what was measured where
+          ──> PairCosts ──> tables by process and by pair
+
+A resource that no pattern ever had as its bottleneck is taken at what is proven of it
+(bounded), at its specification (assumed), or at what others of its make pass (alike).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+
+from topocal.measure.patterns import PatternKind
+from topocal.solve.pair_costs import PairCosts
+from topocal.solve.rectangles import Block, SetTable, blocks_of, matrix_of
+from topocal.solve.status import Status
+from topocal.topo.errors import InputError
+from topocal.topo.incidence import incidence
+from topocal.topo.resource import PathClass, Sharing
+
+if TYPE_CHECKING:
+    from topocal.solve.model import FittedResource, Model
+
+__all__ = ["Cap", "Caps", "caps_of"]
+
+_TWO_SIDED: Final = 1.96
+"""Deviations of a 95 % interval."""
+
+_PAIRS_AT_ONCE: Final = 1 << 18
+"""Pairs whose loads are found in one go: memory stays bounded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """What one resource passes, and who loads it.
+
+    Attributes
+    ----------
+    id, label, sharing, status
+        As in the model.
+    cap_Bps
+        Bytes per second that count; ``None``: never binds (nothing is known of it, or it
+        is time-shared).
+    low_Bps, high_Bps
+        95 % interval; ``None`` where nothing is proven on that side.
+    kappa, kappa_low, kappa_high
+        Overlap of a time-shared resource, and its interval where it was measured.
+    loads
+        Blocks ``(senders, receivers, weight)``, numbers of :attr:`Caps.sets`.
+    """
+
+    id: str
+    label: str
+    sharing: Sharing
+    status: Status
+    cap_Bps: float | None
+    low_Bps: float | None = None
+    high_Bps: float | None = None
+    kappa: float | None = None
+    kappa_low: float | None = None
+    kappa_high: float | None = None
+    loads: tuple[Block, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Caps:
+    """Caps of the resources between n processes.
+
+    Attributes
+    ----------
+    machine
+        Its name.
+    endpoints
+        Endpoint of each process: by rank where the calibration says it, else in natural order.
+    calibration
+        Under which conditions was measured, by the keys of
+        :mod:`topocal.measure.provenance`; a key that is absent is unknown.
+    noise
+        Relative standard deviation of one sample.
+    offset_s, least_s
+        A transfer takes ``max(busiest + offset_s, least_s)``.
+    undecided
+        Sides of an endpoint (0 receiving, 1 sending) on which the data cannot tell whether
+        flows are served at once or by turns.
+    sets
+        Sets of processes that :attr:`Cap.loads` names.
+    resources
+        Those that some pair loads, in the model's order.
+    unreachable
+        Blocks of pairs that nothing joins; their values mean nothing.
+    """
+
+    machine: str
+    endpoints: tuple[str, ...]
+    calibration: Mapping[str, Any]
+    noise: float
+    offset_s: float
+    least_s: float
+    undecided: tuple[int, ...]
+    sets: tuple[tuple[int, ...], ...]
+    resources: tuple[Cap, ...]
+    unreachable: tuple[Block, ...] = ()
+
+    @cached_property
+    def weights(self) -> csr_array:
+        """Shape (n * n, resources): how often a byte of each pair counts on each resource."""
+        return matrix_of([cap.loads for cap in self.resources], self.sets, len(self.endpoints))
+
+    @cached_property
+    def pair_costs(self) -> PairCosts:
+        """Seconds that a byte of each pair takes of each resource."""
+        return self.costs_at([cap.cap_Bps for cap in self.resources])
+
+    def costs_at(self, caps_Bps: Sequence[float | None]) -> PairCosts:
+        """The costs were the resources to pass so much; ``None`` never binds."""
+        n = len(self.endpoints)
+        lost = matrix_of([self.unreachable], self.sets, n)
+        unreachable = np.zeros(n * n, dtype=bool)
+        unreachable[np.flatnonzero(np.diff(lost.indptr))] = True
+        return PairCosts.build(
+            self.endpoints,
+            [
+                (cap.id, cap.sharing, value, 1.0 if cap.kappa is None else cap.kappa)
+                for cap, value in zip(self.resources, caps_Bps, strict=True)
+            ],
+            self.weights,
+            unreachable=unreachable,
+            alpha_s=self.offset_s,
+        )
+
+
+def caps_of(model: Model, endpoints: Sequence[str] | None = None) -> Caps:
+    """The caps between some endpoints of a fitted machine.
+
+    Parameters
+    ----------
+    endpoints
+        Endpoint of each process; default: of each rank of the calibration where it says them,
+        else the accelerators, else all endpoints.
+
+    Raises
+    ------
+    UnknownEndpointError
+        When one is not an endpoint of the machine.
+    InputError
+        When fewer than two are given, or one twice.
+    """
+    chosen = _chosen(model, endpoints)
+    names, matrix, lost = _loads(model, chosen)
+    # One that stands in series with another and is loaded by the same pairs says nothing more.
+    loaded = np.unique(matrix.indices)
+    keep = np.setdiff1d(loaded, _in_series(model, names, matrix))
+    table = SetTable()
+    n = len(chosen)
+    blocks = blocks_of(csr_array(matrix[:, keep]), n, table)
+    (unreachable,) = blocks_of(csr_array(lost[:, None]), n, table)
+    kind = PatternKind.BUNDLE
+    offset, least = (
+        table_s.get(kind, float(np.median(list(table_s.values())))) if table_s else 0.0
+        for table_s in (model.offset_s, model.alpha_s)
+    )
+    return Caps(
+        machine=model.topology.name,
+        endpoints=chosen,
+        calibration=dict(getattr(model, "provenance", {})),
+        noise=model.noise,
+        offset_s=offset,
+        least_s=least,
+        undecided=model.undecided,
+        sets=tuple(table.sets),
+        resources=tuple(
+            _cap(model.resources[names[k]], tuple(own))
+            for k, own in zip(keep.tolist(), blocks, strict=True)
+        ),
+        unreachable=tuple(unreachable),
+    )
+
+
+def _chosen(model: Model, endpoints: Sequence[str] | None) -> tuple[str, ...]:
+    topology = model.topology
+    if endpoints is None:
+        ranks = getattr(model, "provenance", {}).get("ranks", ())
+        if len(ranks) > 1 and set(ranks) <= set(topology.endpoints):
+            return tuple(ranks)
+        several = len(topology.accelerators) > 1
+        chosen = topology.accelerators if several else topology.endpoints
+    else:
+        topology.require_endpoints(endpoints)
+        chosen = tuple(endpoints)
+    if len(chosen) < 2 or len(set(chosen)) < len(chosen):
+        raise InputError(
+            "caps are between two different endpoints or more", remedy="name each process's once"
+        )
+    return chosen
+
+
+def _loads(
+    model: Model, chosen: tuple[str, ...]
+) -> tuple[tuple[str, ...], csr_array, NDArray[np.float64]]:
+    """Resources, the loads of all pairs on them, and which pairs nothing joins."""
+    n = len(chosen)
+    place = [model.topology.routes(chosen).position[e] for e in chosen]
+    classes = model.topology.routes(chosen).path_class[np.ix_(place, place)].ravel()
+    lost = (classes == PathClass.DIS).astype(np.float64)
+    lost[:: n + 1] = 0.0
+    names = tuple(model.topology.resources)
+    parts = []
+    for begin in range(0, n * n, _PAIRS_AT_ONCE):
+        pairs = np.arange(begin, min(begin + _PAIRS_AT_ONCE, n * n))
+        # A pair without a route stands as one of an endpoint with itself, which loads nothing.
+        ends = [(p // n, p // n if lost[p] else p % n) for p in pairs.tolist()]
+        parts.append(incidence(model.topology, [(chosen[a], chosen[b]) for a, b in ends]).matrix)
+    matrix = csr_array(vstack(parts, format="csr"))
+    matrix.eliminate_zeros()
+    return names, matrix, lost
+
+
+def _in_series(model: Model, names: tuple[str, ...], matrix: csr_array) -> NDArray[np.int64]:
+    """Columns of resources in series whose stand-in the same pairs load alike."""
+    number = {name: k for k, name in enumerate(names)}
+    own = [k for k, name in enumerate(names) if model.resources[name].status is Status.SERIES]
+    if not own:
+        return np.zeros(0, dtype=np.int64)
+    other = [number[model.resources[names[k]].confounded_with[0]] for k in own]
+    columns = matrix.tocsc()
+    same = abs(columns[:, own] - columns[:, other]).sum(axis=0) == 0
+    return np.array(own, dtype=np.int64)[np.asarray(same).ravel()]
+
+
+def _cap(fitted: FittedResource, loads: tuple[Block, ...]) -> Cap:
+    timed = fitted.sharing is Sharing.TIME_SHARED
+    spread = None
+    if timed and fitted.status is Status.PINNED and fitted.error is not None:
+        spread = float(np.exp(_TWO_SIDED * fitted.error))
+    kappa = fitted.kappa if timed else None
+    return Cap(
+        id=fitted.id,
+        label=fitted.label,
+        sharing=fitted.sharing,
+        status=fitted.status,
+        cap_Bps=fitted.capacity_Bps,
+        low_Bps=fitted.low_Bps,
+        high_Bps=fitted.high_Bps,
+        kappa=kappa,
+        kappa_low=None if spread is None or kappa is None else kappa / spread,
+        kappa_high=None if spread is None or kappa is None else kappa * spread,
+        loads=loads,
+    )
