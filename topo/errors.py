@@ -11,7 +11,8 @@
     ├── TopologyError               a machine description that contradicts itself
     │   └── NoRouteError            two endpoints that nothing connects
     ├── SolverError                 an optimiser did not return a usable answer
-    └── SimulationError             a simulation that makes no progress
+    ├── SimulationError             a simulation that makes no progress
+    └── MeasurementError            a process that died, hung, or got the wrong bytes
 
 Each carries what is wrong, where it stands (file, line) and a remedy, and
 prints as one line.  The command line ends with exit status 2 on any of them.
@@ -24,9 +25,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 __all__ = [
+    "EmulationError",
     "FlowError",
     "FormatError",
     "InputError",
+    "MeasurementError",
     "NoRouteError",
     "SimulationError",
     "SolverError",
@@ -150,3 +153,19 @@ class SolverError(TopocalError):
 
 class SimulationError(TopocalError):
     """A simulation that makes no progress."""
+
+
+class MeasurementError(TopocalError):
+    """A measurement that could not go on: a process died, hung, or got the wrong bytes.
+
+    Attributes
+    ----------
+    others_fault
+        Whether it is a complaint about another process, whose own failure says more.
+    """
+
+    others_fault: bool = False
+
+
+class EmulationError(TopocalError):
+    """The system refuses what an emulated fabric needs, or one has gone."""
