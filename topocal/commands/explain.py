@@ -1,4 +1,4 @@
-"""``topocal explain``: why a machine is as slow as it is."""
+"""``topocal explain``: why a machine, or one pattern on it, is as slow as it is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.pattern_options import FanIn, FanOut, FlowOption, Notation, Size
+
 if TYPE_CHECKING:
     from topocal.measure.samples import Measurements
     from topocal.solve.explain import Explanation
+    from topocal.solve.model import Model
+    from topocal.solve.speedup import Demand, Needed, Speedup
     from topocal.topo.topology import Topology
 
 __all__ = ["explain"]
@@ -18,34 +22,95 @@ __all__ = ["explain"]
 def explain(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Measurements, and topology files if there are: told by content."),
+        typer.Argument(
+            help="Measurements, and topology files if there are; or one model.json. Told by "
+            "content."
+        ),
     ],
     topology: Annotated[
         str | None,
         typer.Option("-t", "--topology", help="topology.json, or a reference machine such as b70."),
     ] = None,
+    fan_in: FanIn = None,
+    fan_out: FanOut = None,
+    flow: FlowOption = None,
+    pattern: Notation = None,
+    size: Size = "256MiB",
+    faster: Annotated[
+        float, typer.Option("--faster", metavar="TIMES", help="How many times as fast to be.")
+    ] = 2.0,
     time_limit: Annotated[
         float, typer.Option("--time-limit", metavar="SECONDS", help="For the fewest resources.")
     ] = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what the figures tell about a machine: findings, and the fewest resources that do.
+    """Say why a machine, or one pattern on it, is as slow as it is.
 
-    topocal explain p2p.txt
+    With measurements: findings, and the fewest resources that reproduce the figures. With a
+    pattern: what binds, what would bind next, and what it takes to be twice as fast.
 
     topocal explain topo.txt p2p.txt
 
     topocal explain pairs.csv fans.csv -t b70
-    """
-    from topocal.console import print_json
-    from topocal.solve.explain import explain as explain_machine
 
-    measurements, machine = _sort(files, topology)
-    found = explain_machine(measurements, machine, time_limit_s=time_limit)
-    if as_json:
-        print_json(_document(found))
-    else:
-        _print(found)
+    topocal explain model.json --fan-in 3:4,5,6,7 --faster 1.5
+    """
+    from topocal.pattern_options import patterns_from
+    from topocal.solve.explain import explain as explain_machine
+    from topocal.solve.fit import fit
+    from topocal.topo.endpoint_names import resolve_endpoint
+    from topocal.topo.units import parse_bytes
+
+    fitted = _model(files, topology)
+    if fitted is None:
+        measurements, machine = _sort(files, topology)
+        if not (fan_in or fan_out or flow or pattern):
+            _tell_machine(explain_machine(measurements, machine, time_limit_s=time_limit), as_json)
+            return
+        fitted = fit(measurements, machine)
+    known = fitted.topology.endpoints
+    size_bytes = parse_bytes(size)
+    wanted = patterns_from(
+        fan_in, fan_out, flow, pattern, size_bytes, lambda name: resolve_endpoint(name, known)
+    )
+    if not wanted:
+        _no_pattern(files[0])
+    from topocal.solve.speedup import speed_up
+
+    _tell_patterns(fitted, [speed_up(fitted, p, faster) for p in wanted], size_bytes, as_json)
+
+
+def _no_pattern(path: Path) -> None:
+    from topocal.topo.errors import InputError, Where
+
+    raise InputError(
+        "a model holds no samples to find anything in",
+        where=Where(file=str(path)),
+        remedy="name a pattern (--fan-in …), or give the measurements in its place",
+    )
+
+
+def _model(files: list[Path], topology: str | None) -> Model | None:
+    """The model, where the one file is one.
+
+    Raises
+    ------
+    InputError
+        When a model stands beside other files, or beside a topology, which it holds itself.
+    """
+    from topocal.solve.model import is_model, read_model
+    from topocal.topo.errors import InputError, Where
+
+    models = [path for path in files if is_model(path)]
+    if not models:
+        return None
+    if len(files) > 1 or topology is not None:
+        raise InputError(
+            "a model comes with its own topology and samples",
+            where=Where(file=str(models[0])),
+            remedy="give it alone",
+        )
+    return read_model(models[0])
 
 
 def _sort(files: list[Path], topology: str | None) -> tuple[Measurements, Topology | None]:
@@ -84,9 +149,12 @@ def _sort(files: list[Path], topology: str | None) -> tuple[Measurements, Topolo
     return load(measured), machine
 
 
-def _print(found: Explanation) -> None:
-    from topocal.console import console, safe
+def _tell_machine(found: Explanation, as_json: bool) -> None:
+    from topocal.console import console, print_json, safe
 
+    if as_json:
+        print_json(_document(found))
+        return
     out, model = console(), found.model
     for note in model.notes:
         out.print(f"note: {safe(note)}")
@@ -134,4 +202,97 @@ def _document(found: Explanation) -> dict[str, Any]:
             "sentences": list(fewest.sentences),
         },
         "model": model_to_document(found.model),
+    }
+
+
+def _tell_patterns(model: Model, found: list[Speedup], size_bytes: float, as_json: bool) -> None:
+    from topocal.console import console, print_json, safe
+    from topocal.prediction_text import details, headline
+
+    if as_json:
+        print_json(
+            {
+                "patterns": [_speedup_document(one, size_bytes) for one in found],
+                "sharing": model.sharing,
+                "findings": list(model.findings),
+                "notes": list(model.notes),
+            }
+        )
+        return
+    out = console()
+    for one in found:
+        out.print(headline(one.prediction, size_bytes))
+        for line in (*details(one.prediction, model), *_speedup_lines(one, model)):
+            out.print(f"  {safe(line)}")
+    for note in (*model.findings, *model.notes):
+        out.print(f"note: {safe(note)}")
+
+
+def _speedup_lines(found: Speedup, model: Model) -> list[str]:
+    from topocal.topo.units import format_seconds
+
+    lines = []
+    if found.relief is not None and found.relieved_s is not None:
+        lines.append(
+            f"without this bottleneck: {format_seconds(found.relieved_s)}, {found.relief:.2f} "
+            "times as fast"
+        )
+    if found.prediction.bottleneck is None:
+        return lines
+    head = f"to be {found.factor:g} times as fast, in {format_seconds(found.target_s)}"
+    if not found.possible:
+        return [*lines, f"{head}: impossible, an empty message takes as long"]
+    lines.append(f"{head}:")
+    told: dict[object, list[Demand]] = {}
+    for demand in found.demands:
+        told.setdefault(demand.key, []).append(demand)
+    lines += [f"- {first.text_with(alike)}" for first, *alike in told.values()]
+    if found.unsure:
+        names = ", ".join(model.resources[name].label for name in found.unsure)
+        lines.append(f"- not known well, and perhaps too slow as well: {names}")
+    return lines
+
+
+def _speedup_document(found: Speedup, size_bytes: float) -> dict[str, Any]:
+    from topocal.prediction_text import prediction_document
+
+    return {
+        **prediction_document(found.prediction, size_bytes),
+        "relieved_s": found.relieved_s,
+        "relief": found.relief,
+        "faster": {
+            "times": found.factor,
+            "seconds": found.target_s,
+            "possible": found.possible,
+            "resources": [_demand_document(d) for d in found.demands],
+            "unsure": list(found.unsure),
+        },
+    }
+
+
+def _demand_document(demand: Demand) -> dict[str, Any]:
+    return {
+        "resource": demand.resource,
+        "label": demand.label,
+        "sharing": str(demand.sharing),
+        "status": str(demand.status),
+        "seconds": demand.seconds,
+        "times": demand.factor,
+        "flows": list(demand.flows),
+        "needed": None if demand.needed is None else _needed_document(demand.needed),
+        "in_series": list(demand.in_series),
+        "one_way_s": demand.one_way_s,
+        "crosses_twice": list(demand.twice),
+        "leave_out": list(demand.leave_out),
+        "flows_alone": [_needed_document(n) for n in demand.faster],
+        "text": demand.text,
+    }
+
+
+def _needed_document(needed: Needed) -> dict[str, Any]:
+    return {
+        "resource": needed.resource,
+        "now_Bps": needed.now_Bps,
+        "needed_Bps": needed.needed_Bps,
+        "times": needed.factor,
     }

@@ -1,0 +1,77 @@
+"""The options by which a command line names patterns, and the patterns that they name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topocal.topo.flow import Pattern
+
+__all__ = ["FanIn", "FanOut", "FlowOption", "Notation", "Size", "patterns_from"]
+
+FanIn: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--fan-in", metavar="ROOT:PEERS", help="The peers send to the root."),
+]
+FanOut: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--fan-out", metavar="ROOT:PEERS", help="The root sends to the peers."),
+]
+FlowOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--flow", metavar="FROM:TO", help="One flow; several run at once as one pattern."),
+]
+Notation: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--pattern", help="In notation: '3<-4,5', '0->1,2', '0<->1', '0->4 + 1->5'."),
+]
+Size: TypeAlias = Annotated[str, typer.Option("--size", help="Bytes of every flow.")]
+
+
+def patterns_from(
+    fan_in: list[str] | None,
+    fan_out: list[str] | None,
+    flow: list[str] | None,
+    pattern: list[str] | None,
+    size_bytes: float,
+    resolve: Callable[[str], str],
+) -> list[Pattern]:
+    """All patterns asked for, in the order of the options; all flows make one pattern.
+
+    Raises
+    ------
+    InputError
+        When an option is not of its form.
+    FlowError
+        When a pattern makes no sense.
+    """
+    from topocal.measure.patterns import bundle, parse_pattern
+    from topocal.measure.patterns import fan_in as make_fan_in
+    from topocal.measure.patterns import fan_out as make_fan_out
+
+    found: list[Pattern] = []
+    for given, make in ((fan_in, make_fan_in), (fan_out, make_fan_out)):
+        for text in given or ():
+            root, peers = _sides(text, "ROOT:PEERS, such as 2:3,5,7")
+            names = [resolve(p) for p in peers.replace(",", " ").split()]
+            found.append(make(resolve(root), names, size_bytes))
+    if flow:
+        sides = [_sides(text, "FROM:TO, such as 0:4") for text in flow]
+        found.append(bundle([(resolve(s), resolve(d)) for s, d in sides], size_bytes))
+    for text in pattern or ():
+        found.append(parse_pattern(text, size_bytes, resolve=resolve))
+    return found
+
+
+def _sides(text: str, form: str) -> tuple[str, str]:
+    from topocal.topo.errors import InputError, one_line
+
+    # Endpoint ids may hold colons themselves (PCI addresses): the last one separates.
+    left, colon, right = text.rpartition(":")
+    if not colon or not left.strip() or not right.strip():
+        raise InputError(f"{one_line(text)!r} is not of the form {form}", remedy="write it so")
+    return left, right
