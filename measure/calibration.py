@@ -254,6 +254,7 @@ def _encode_run(samples: Sequence[Sample], provenance: dict[str, Any]) -> RunEnt
             repeat=_constant_or_all(samples, lambda s: s.repeat, 0),
             round=_constant_or_all(samples, lambda s: s.round, None),
             issue=_constant_or_all(samples, lambda s: s.issue, None),
+            iterations=_constant_or_all(samples, lambda s: s.iterations, 1),
             flow_finish_s=_times(samples, lambda s: s.flow_finish_s),
             endpoint_start_s=_times(samples, lambda s: s.endpoint_start_s),
             endpoint_end_s=_times(samples, lambda s: s.endpoint_end_s),

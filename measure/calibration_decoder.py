@@ -73,10 +73,23 @@ class RunDecoder:
                 repeat=repeat,
                 round=round_,
                 issue=issue,
+                iterations=iterations,
                 run=run,
                 set_aside=reason,
             )
-            for k, seconds, known, done, begun, ended, repeat, round_, issue, reason in zip(
+            for (
+                k,
+                seconds,
+                known,
+                done,
+                begun,
+                ended,
+                repeat,
+                round_,
+                issue,
+                iterations,
+                reason,
+            ) in zip(
                 scenario,
                 columns.seconds,
                 self._column("size_known", columns.size_known),
@@ -86,6 +99,7 @@ class RunDecoder:
                 self._counts("repeat", self._column("repeat", columns.repeat)),
                 self._counts("round", self._column("round", columns.round)),
                 self._issue(),
+                self._counts("iterations", self._column("iterations", columns.iterations), 1),
                 self._set_aside(finish),
                 strict=True,
             )
@@ -181,9 +195,9 @@ class RunDecoder:
             self._fail(f"has {len(value)} {name} for {n} samples")
         return value
 
-    def _counts(self, name: str, values: list[Value]) -> list[Value]:
-        least = min((v for v in set(values) if isinstance(v, int)), default=0)
-        if least < 0:
+    def _counts(self, name: str, values: list[Value], lowest: int = 0) -> list[Value]:
+        least = min((v for v in set(values) if isinstance(v, int)), default=lowest)
+        if least < lowest:
             self._fail(f"has a sample with {name} {least}")
         return values
 

@@ -49,6 +49,7 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     repeat: int | list[int] = 0
     round: int | list[int | None] | None = None
     issue: str | list[str | None] | None = None
+    iterations: int | list[int] = 1
     flow_finish_s: list[list[float] | None] | None = None
     endpoint_start_s: list[list[float] | None] | None = None
     endpoint_end_s: list[list[float] | None] | None = None

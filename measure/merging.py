@@ -76,6 +76,7 @@ def _identity(sample: Sample) -> tuple[Any, ...]:
         sample.repeat,
         sample.round,
         sample.issue,
+        sample.iterations,
         sample.flow_finish_s,
         sample.endpoint_start_s,
         sample.endpoint_end_s,

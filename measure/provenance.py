@@ -110,6 +110,16 @@ KEYS: Final[Mapping[str, Key]] = {
         meaning="How messages were issued where a sample does not say it itself.",
         check=ISSUE_MODES.__contains__,
     ),
+    "placement": Key(
+        type="table",
+        meaning="Number of the host that each endpoint's rank ran on; hosts count from 0.",
+    ),
+    "shortest_s": Key(
+        type="number",
+        unit="s",
+        meaning="Patterns were repeated within one timing until it lasted so long.",
+        check=_is_zero_or_more,
+    ),
     "clock": Key(type="text", must_agree=True, meaning="What was read: a host clock, events …"),
     "clock_resolution_s": Key(
         type="number", unit="s", meaning="Its smallest step.", check=_is_zero_or_more

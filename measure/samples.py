@@ -43,6 +43,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Which repeat of its pattern and size it is, and in which round of the plan.
     issue
         How the messages were issued: ``"group"`` or ``"one-by-one"``.
+    iterations
+        How often the pattern ran back to back in what was timed; all times are those of
+        the whole over this number.
     run
         Number of the run it belongs to, in :attr:`Measurements.runs`.
     set_aside
@@ -60,6 +63,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     repeat: int = 0
     round: int | None = None
     issue: str | None = None
+    iterations: int = 1
     run: int | None = None
     set_aside: str | None = None
 
@@ -207,6 +211,7 @@ def _detail_key(sample: Sample) -> tuple[Any, ...]:
         sample.issue or "",
         -1 if sample.round is None else sample.round,
         sample.repeat,
+        sample.iterations,
         not sample.size_known,
         sample.flow_finish_s or (),
         sample.endpoint_start_s or (),

@@ -222,6 +222,7 @@ def measurements(draw: st.DrawFn) -> Measurements:
                 repeat=draw(st.integers(0, 3)),
                 round=draw(st.none() | st.integers(0, 3)),
                 issue=draw(st.sampled_from(["group", "one-by-one"])),
+                iterations=draw(st.integers(1, 3)),
                 set_aside=draw(st.none() | st.just("warm-up")),
                 run=0,
             )
@@ -286,6 +287,7 @@ BAD = {
     ),
     "repeat": (damaged("s['repeat'] = -1"), "has a sample with repeat -1"),
     "round": (damaged("s['round'] = [0, 1, -2, None]"), "has a sample with round -2"),
+    "iterations": (damaged("s['iterations'] = 0"), "has a sample with iterations 0"),
     "issue": (damaged("s['issue'] = 'loudly'"), "has a sample issued 'loudly'"),
     "scenario": (damaged("s['scenario'][1] = 9"), "has a sample of scenario 9, which is not"),
     "scenario below": (damaged("s['scenario'][1] = -1"), "has a sample of scenario -1"),
