@@ -12,7 +12,8 @@
     │   └── NoRouteError            two endpoints that nothing connects
     ├── SolverError                 an optimiser did not return a usable answer
     ├── SimulationError             a simulation that makes no progress
-    └── MeasurementError            a process that died, hung, or got the wrong bytes
+    ├── MeasurementError            a process that died, hung, or got the wrong bytes
+    └── EmulationError              the system refuses what an emulated fabric needs
 
 Each carries what is wrong, where it stands (file, line) and a remedy, and
 prints as one line.  The command line ends with exit status 2 on any of them.
