@@ -5,10 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from topocal.solve.model import Model
+    from topocal.solve.next_measurement import Advice
     from topocal.solve.predict import Binding, Prediction
 
-__all__ = ["binding_document", "details", "headline", "prediction_document"]
+__all__ = [
+    "advice_document",
+    "advice_line",
+    "binding_document",
+    "details",
+    "headline",
+    "prediction_document",
+]
+
+_MOST_TOLD = 3
 
 
 def headline(prediction: Prediction, size_bytes: float) -> str:
@@ -48,6 +60,42 @@ def details(prediction: Prediction, machine: Model) -> list[str]:
             + ", ".join(prediction.unmeasured)
         )
     return lines
+
+
+def advice_line(advice: Sequence[Advice]) -> str:
+    """What would make a prediction narrow, or that nothing would."""
+    do: dict[str, list[str]] = {}
+    for one in advice:
+        if one.pattern is not None:
+            again = " again" * one.repeat
+            do.setdefault(one.pattern.name + again, []).append(one.label)
+    parts = [f"{name} (for {', '.join(labels)})" for name, labels in do.items()]
+    vain = [one for one in advice if one.pattern is None]
+    if not parts:
+        reasons = "; ".join(f"{one.label}: {one.reason}" for one in vain[:_MOST_TOLD])
+        return f"no measurement of patterns would make it narrow: {reasons}"
+    more = len(parts) - _MOST_TOLD
+    words = "; ".join(parts[:_MOST_TOLD])
+    if more > 0:
+        words += f"; and {more} more"
+    if vain:
+        words += f"; only then, if at all, {', '.join(one.label for one in vain[:_MOST_TOLD])}"
+    return f"to make it narrow, measure {words}"
+
+
+def advice_document(advice: Sequence[Advice]) -> list[dict[str, Any]]:
+    """The same as JSON values."""
+    return [
+        {
+            "about": one.about,
+            "label": one.label,
+            "pattern": None if one.pattern is None else one.pattern.name,
+            "ratio": one.ratio,
+            "measured_already": one.repeat,
+            "reason": one.reason,
+        }
+        for one in advice
+    ]
 
 
 def prediction_document(prediction: Prediction, size_bytes: float) -> dict[str, Any]:

@@ -21,7 +21,9 @@ def predict(
     size: Size = "256MiB",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Predict how long a pattern takes, and which resource says so.
+    """Predict how long a pattern takes, which resource says so, and how sure that is.
+
+    Where the data leaves it open, with the measurements that would settle it.
 
     topocal predict model.json --fan-in 2:3,5,7 --size 256MiB
 
@@ -29,8 +31,15 @@ def predict(
     """
     from topocal.console import console, print_json, safe
     from topocal.pattern_options import patterns_from
-    from topocal.prediction_text import details, headline, prediction_document
+    from topocal.prediction_text import (
+        advice_document,
+        advice_line,
+        details,
+        headline,
+        prediction_document,
+    )
     from topocal.solve.model import read_model
+    from topocal.solve.next_measurement import Adviser
     from topocal.solve.predict import predict as predict_patterns
     from topocal.topo.endpoint_names import resolve_endpoint
     from topocal.topo.errors import InputError
@@ -48,10 +57,15 @@ def predict(
             "nothing to predict", remedy="give --fan-in, --fan-out, --flow or --pattern"
         )
     predictions = predict_patterns(machine, wanted)
+    adviser = Adviser(machine)
+    advice = [adviser.advise(p) for p in predictions]
     if as_json:
         print_json(
             {
-                "predictions": [prediction_document(p, size_bytes) for p in predictions],
+                "predictions": [
+                    prediction_document(p, size_bytes) | {"measure_next": advice_document(a)}
+                    for p, a in zip(predictions, advice, strict=True)
+                ],
                 "sharing": machine.sharing,
                 "findings": list(machine.findings),
                 "notes": list(machine.notes),
@@ -59,9 +73,9 @@ def predict(
         )
         return
     out = console()
-    for prediction in predictions:
+    for prediction, ways in zip(predictions, advice, strict=True):
         out.print(headline(prediction, size_bytes))
-        for line in details(prediction, machine):
+        for line in (*details(prediction, machine), *([advice_line(ways)] if ways else ())):
             out.print(f"  {safe(line)}")
     for note in (*machine.findings, *machine.notes):
         out.print(f"note: {safe(note)}")
