@@ -16,16 +16,23 @@ A resource that no pattern ever had as its bottleneck is taken at what is proven
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from topocal.measure.patterns import PatternKind
+from topocal.solve.caps_tables import (
+    ProcessTable,
+    alone_blocks,
+    both_ways_blocks,
+    process_table,
+)
+from topocal.solve.conditions import Conditions
 from topocal.solve.pair_costs import PairCosts
 from topocal.solve.rectangles import Block, SetTable, blocks_of, matrix_of
 from topocal.solve.status import Status
@@ -36,7 +43,7 @@ from topocal.topo.resource import PathClass, Sharing
 if TYPE_CHECKING:
     from topocal.solve.model import FittedResource, Model
 
-__all__ = ["Cap", "Caps", "caps_of"]
+__all__ = ["Cap", "Caps", "caps_of", "costs_of"]
 
 _TWO_SIDED: Final = 1.96
 """Deviations of a 95 % interval."""
@@ -88,33 +95,37 @@ class Caps:
     endpoints
         Endpoint of each process: by rank where the calibration says it, else in natural order.
     calibration
-        Under which conditions was measured, by the keys of
-        :mod:`topocal.measure.provenance`; a key that is absent is unknown.
+        Under which conditions was measured.
     noise
         Relative standard deviation of one sample.
     offset_s, least_s
         A transfer takes ``max(busiest + offset_s, least_s)``.
     undecided
-        Sides of an endpoint (0 receiving, 1 sending) on which the data cannot tell whether
-        flows are served at once or by turns.
+        Processes of which the data cannot tell whether they serve their flows at once or by
+        turns: those receiving, and those sending.
     sets
         Sets of processes that :attr:`Cap.loads` names.
     resources
         Those that some pair loads, in the model's order.
     unreachable
         Blocks of pairs that nothing joins; their values mean nothing.
+    alone, both_ways, processes
+        Tables of :mod:`topocal.solve.caps_tables`.
     """
 
     machine: str
     endpoints: tuple[str, ...]
-    calibration: Mapping[str, Any]
+    calibration: Conditions
     noise: float
     offset_s: float
     least_s: float
-    undecided: tuple[int, ...]
+    undecided: tuple[tuple[int, ...], tuple[int, ...]]
     sets: tuple[tuple[int, ...], ...]
     resources: tuple[Cap, ...]
-    unreachable: tuple[Block, ...] = ()
+    unreachable: tuple[Block, ...]
+    alone: tuple[Block, ...]
+    both_ways: tuple[Block, ...]
+    processes: ProcessTable
 
     @cached_property
     def weights(self) -> csr_array:
@@ -124,24 +135,50 @@ class Caps:
     @cached_property
     def pair_costs(self) -> PairCosts:
         """Seconds that a byte of each pair takes of each resource."""
-        return self.costs_at([cap.cap_Bps for cap in self.resources])
+        return costs_of(self, [cap.cap_Bps for cap in self.resources])
 
-    def costs_at(self, caps_Bps: Sequence[float | None]) -> PairCosts:
-        """The costs were the resources to pass so much; ``None`` never binds."""
-        n = len(self.endpoints)
-        lost = matrix_of([self.unreachable], self.sets, n)
-        unreachable = np.zeros(n * n, dtype=bool)
-        unreachable[np.flatnonzero(np.diff(lost.indptr))] = True
-        return PairCosts.build(
-            self.endpoints,
-            [
-                (cap.id, cap.sharing, value, 1.0 if cap.kappa is None else cap.kappa)
-                for cap, value in zip(self.resources, caps_Bps, strict=True)
-            ],
-            self.weights,
-            unreachable=unreachable,
-            alpha_s=self.offset_s,
-        )
+
+def costs_of(
+    caps: Caps,
+    caps_Bps: Sequence[float | None],
+    kappas: Sequence[float | None] | None = None,
+    pairs: NDArray[np.int64] | None = None,
+) -> PairCosts:
+    """The costs were the resources to pass so much.
+
+    Parameters
+    ----------
+    caps_Bps
+        Of each resource; ``None`` never binds.
+    kappas
+        Of each time-shared resource; default: its own.
+    pairs
+        The only pairs that count, in order (default: all): the others cost nothing.
+    """
+    kappas = [cap.kappa for cap in caps.resources] if kappas is None else kappas
+    weights = caps.weights
+    if pairs is not None:
+        counts = np.zeros(weights.shape[0], dtype=np.int64)
+        some = weights[pairs]
+        counts[pairs] = np.diff(some.indptr)
+        indptr = np.concatenate(([0], np.cumsum(counts)))
+        weights = csr_array((some.data, some.indices, indptr), shape=weights.shape)
+    return PairCosts.build(
+        caps.endpoints,
+        [
+            (cap.id, cap.sharing, value, 1.0 if kappa is None else kappa)
+            for cap, value, kappa in zip(caps.resources, caps_Bps, kappas, strict=True)
+        ],
+        weights,
+        unreachable=_unreachable(caps),
+        alpha_s=caps.offset_s,
+    )
+
+
+def _unreachable(caps: Caps) -> NDArray[np.bool_]:
+    n = len(caps.endpoints)
+    lost = matrix_of([caps.unreachable], caps.sets, n)
+    return np.asarray(np.diff(lost.indptr) > 0)
 
 
 def caps_of(model: Model, endpoints: Sequence[str] | None = None) -> Caps:
@@ -167,34 +204,64 @@ def caps_of(model: Model, endpoints: Sequence[str] | None = None) -> Caps:
     keep = np.setdiff1d(loaded, _in_series(model, names, matrix))
     table = SetTable()
     n = len(chosen)
-    blocks = blocks_of(csr_array(matrix[:, keep]), n, table)
+    kept = csr_array(matrix[:, keep])
+    blocks = blocks_of(kept, n, table)
     (unreachable,) = blocks_of(csr_array(lost[:, None]), n, table)
-    kind = PatternKind.BUNDLE
-    offset, least = (
-        table_s.get(kind, float(np.median(list(table_s.values())))) if table_s else 0.0
-        for table_s in (model.offset_s, model.alpha_s)
+    resources = tuple(
+        _cap(model.resources[names[k]], tuple(own))
+        for k, own in zip(keep.tolist(), blocks, strict=True)
     )
+    offset, least = (
+        by_kind.get(PatternKind.BUNDLE, float(np.median(list(by_kind.values()))))
+        if by_kind
+        else 0.0
+        for by_kind in (model.offset_s, model.alpha_s)
+    )
+    costs = PairCosts.build(
+        chosen,
+        [(c.id, c.sharing, c.cap_Bps, 1.0 if c.kappa is None else c.kappa) for c in resources],
+        kept,
+        unreachable=lost > 0,
+        alpha_s=offset,
+    )
+    alone, both_ways = alone_blocks(costs, table), both_ways_blocks(costs, table)
     return Caps(
         machine=model.topology.name,
         endpoints=chosen,
-        calibration=dict(getattr(model, "provenance", {})),
+        calibration=Conditions.of(model.provenance),
         noise=model.noise,
         offset_s=offset,
         least_s=least,
-        undecided=model.undecided,
+        undecided=_undecided(model, chosen),
         sets=tuple(table.sets),
-        resources=tuple(
-            _cap(model.resources[names[k]], tuple(own))
-            for k, own in zip(keep.tolist(), blocks, strict=True)
-        ),
+        resources=resources,
         unreachable=tuple(unreachable),
+        alone=tuple(alone),
+        both_ways=tuple(both_ways),
+        processes=process_table(costs),
     )
+
+
+def _undecided(model: Model, chosen: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Processes that may serve their flows by turns, receiving and sending; engines do anyway."""
+    single = set(model.undecided_endpoints)
+
+    def on(side: int) -> tuple[int, ...]:
+        word = "sender" if side else "receiver"
+        return tuple(
+            k
+            for k, name in enumerate(chosen)
+            if (side in model.undecided or (name, side) in single)
+            and f"{name}.{word}.engine" not in model.resources
+        )
+
+    return on(0), on(1)
 
 
 def _chosen(model: Model, endpoints: Sequence[str] | None) -> tuple[str, ...]:
     topology = model.topology
     if endpoints is None:
-        ranks = getattr(model, "provenance", {}).get("ranks", ())
+        ranks = model.provenance.get("ranks", ())
         if len(ranks) > 1 and set(ranks) <= set(topology.endpoints):
             return tuple(ranks)
         several = len(topology.accelerators) > 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,9 +17,10 @@ import msgspec
 import numpy as np
 
 from topocal.measure.patterns import PatternKind
+from topocal.measure.provenance import check_provenance
 from topocal.solve.status import Status
 from topocal.topo.capacities import Capacities
-from topocal.topo.errors import FormatError, Where, one_line
+from topocal.topo.errors import FormatError, InputError, Where, one_line
 from topocal.topo.incidence import incidence
 from topocal.topo.io import (
     decode_document,
@@ -148,6 +149,8 @@ class Model:
     undecided
         Sides of an endpoint (0 receiving, 1 sending) on which the data cannot tell bytes from
         time; predictions allow for both.
+    undecided_endpoints
+        On other sides, single endpoints of which it cannot tell, each with its side.
     findings
         What the data says about itself: contradictions, disagreements, in sentences.
     left_out
@@ -163,6 +166,9 @@ class Model:
         What was assumed.
     sources
         Files that the samples came from.
+    provenance
+        Conditions of the measurements that all of them agree on, by the keys of
+        :mod:`topocal.measure.provenance`; what is absent is unknown.
     """
 
     topology: Topology
@@ -178,6 +184,8 @@ class Model:
     certificate: Certificate
     notes: tuple[str, ...]
     sources: tuple[str, ...]
+    undecided_endpoints: tuple[tuple[str, int], ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def capacities(self) -> Capacities:
@@ -238,6 +246,7 @@ def model_to_document(model: Model) -> dict[str, Any]:
         "noise": model.noise,
         "sharing": model.sharing,
         "undecided": list(model.undecided),
+        "undecided_endpoints": [list(one) for one in model.undecided_endpoints],
         "findings": list(model.findings),
         "left_out": dict(model.left_out),
         "resources": [msgspec.to_builtins(r) for r in model.resources.values()],
@@ -247,6 +256,7 @@ def model_to_document(model: Model) -> dict[str, Any]:
         "certificate": msgspec.to_builtins(model.certificate),
         "notes": list(model.notes),
         "sources": list(model.sources),
+        "provenance": dict(model.provenance),
         "topology": topology_to_document(model.topology),
     }
 
@@ -289,6 +299,9 @@ def read_model(path: str | Path) -> Model:
             noise=_noise(document["noise"]),
             sharing=msgspec.convert(document["sharing"], str),
             undecided=msgspec.convert(document["undecided"], tuple[int, ...]),
+            undecided_endpoints=msgspec.convert(
+                document.get("undecided_endpoints", []), tuple[tuple[str, int], ...]
+            ),
             findings=msgspec.convert(document["findings"], tuple[str, ...]),
             left_out=msgspec.convert(document["left_out"], dict[str, str]),
             residuals=msgspec.convert(document["residuals"], tuple[Residual, ...]),
@@ -297,6 +310,7 @@ def read_model(path: str | Path) -> Model:
             certificate=msgspec.convert(document["certificate"], Certificate),
             notes=msgspec.convert(document["notes"], tuple[str, ...]),
             sources=msgspec.convert(document["sources"], tuple[str, ...]),
+            provenance=_provenance(document.get("provenance", {})),
         )
     except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
         raise FormatError(
@@ -339,6 +353,15 @@ def _check(resource: FittedResource, topology: Topology) -> None:
             raise ValueError(f"{resource.id} names the unknown resource {one_line(other)}")
     if resource.sharing is not topology.resources[resource.id].sharing:
         raise ValueError(f"{resource.id} is shared otherwise in the topology")
+
+
+def _provenance(value: object) -> dict[str, Any]:
+    found = msgspec.convert(value, dict[str, Any])
+    try:
+        check_provenance(found)
+    except InputError as error:
+        raise ValueError(error.what) from error
+    return found
 
 
 def _noise(value: object) -> float:

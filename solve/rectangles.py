@@ -119,7 +119,7 @@ def blocks_of(matrix: csr_array, n: int, table: SetTable) -> list[list[Block]]:
         if with_self[one]:
             receivers = np.union1d(receivers, run_source[one : one + 1])
         senders = run_source[members]
-        if len(receivers) == 1:  # From everybody, itself not counted.
+        if len(receivers) == 1 and len(senders) == n - 1:  # From everybody, itself not counted.
             senders = np.union1d(senders, receivers)
         c, v = divmod(int(run_lane[one]), len(values))
         found[c].append((table.number(senders), table.number(receivers), float(values[v])))
