@@ -16,6 +16,7 @@ import typer
 from topocal.commands.demo import demo
 from topocal.commands.discover import discover
 from topocal.commands.explain import explain
+from topocal.commands.fabric import fabric
 from topocal.commands.fit import fit
 from topocal.commands.gather import gather
 from topocal.commands.plan import plan
@@ -62,6 +63,7 @@ app.command(name="gather")(gather)
 app.command(name="read")(read)
 app.command(name="show")(show)
 app.command(name="plan")(plan)
+app.command(name="fabric")(fabric)
 app.command(name="fit")(fit)
 app.command(name="predict")(predict)
 app.command(name="explain")(explain)

@@ -150,6 +150,11 @@ class Blueprint:
         return tuple(node for node in nodes if node not in self.single)
 
     @property
+    def has_hosts(self) -> bool:
+        """Whether there are several hosts, which then have names of their own."""
+        return len(set(self.hosts)) > 1
+
+    @property
     def truth(self) -> dict[str, float]:
         """Bytes per second that each resource of the topology really passes."""
         found = {p.id: p.capacity_Bps for p in self.pools}

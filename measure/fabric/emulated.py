@@ -11,11 +11,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from topocal.measure.fabric.blueprint import Blueprint, blueprint_to_json
-from topocal.measure.fabric.namespaces import NEW_NETWORK, NEW_USER, enter_namespace
+from topocal.measure.fabric.namespaces import (
+    NEW_NETWORK,
+    NEW_USER,
+    enter_namespace,
+    own_host_name,
+)
 from topocal.measure.fabric.wire import Wire
 from topocal.topo.errors import EmulationError, InputError, UnknownEndpointError
 
@@ -114,17 +120,21 @@ class Fabric:
         """Move the calling process into the namespace of a rank, for good.
 
         For a child process, before it starts threads.  It keeps nothing of the fabric but the
-        network it is in.
+        network it is in, the host's name where there are several, and the environment of its
+        rank.
 
         Raises
         ------
         EmulationError
             When the kernel refuses.
         """
+        blueprint = self.blueprint
         try:
             if self._user is not None:
                 enter_namespace(self._user, NEW_USER)
             enter_namespace(self._networks[rank], NEW_NETWORK)
+            if blueprint.has_hosts:
+                own_host_name(blueprint.hosts[rank])
         except OSError as error:
             raise EmulationError(
                 f"rank {rank} cannot enter its network namespace: {error.strerror}",
@@ -136,6 +146,7 @@ class Fabric:
         for file in (*self._networks, *([] if self._user is None else [self._user])):
             os.close(file)
         self._wire, self._networks, self._user, self._holder = None, [], None, None
+        os.environ.update(blueprint.environment(rank))
 
     def change(self, id: str, capacity_Bps: float) -> None:
         """Change the capacity of a link or a pool, while traffic runs.
@@ -188,7 +199,7 @@ class Fabric:
             "rank": rank,
             "command": list(command),
             "environment": base | self.blueprint.environment(rank),
-            "folder": os.getcwd(),
+            "folder": str(Path.cwd()),
         }
         try:
             return self._start(message, files)
@@ -287,7 +298,7 @@ class Fabric:
                 "kernel.apparmor_restrict_unprivileged_userns, seccomp), or run as root",
             )
         if "failed" in message:
-            raise EmulationError(message["failed"], remedy="see the fabric's links with --json")
+            raise EmulationError(message["failed"], remedy=message["remedy"])
         if "ended" in message:
             self._commands.pop(message["ended"]).status = message["status"]
             return None, []

@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 import traceback
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from topocal.measure.fabric.background import carry
 from topocal.measure.fabric.blueprint import Blueprint, blueprint_from_json
@@ -32,6 +32,13 @@ from topocal.measure.fabric.namespaces import (
 from topocal.measure.fabric.wire import Wire
 
 __all__ = ["main"]
+
+_REMEDIES: Final = {
+    "change": "see the fabric's links with topocal fabric --json",
+    "run": "give a command that can be executed here",
+    "background": "start the fabric again",
+    "signal": "start the fabric again",
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -100,7 +107,12 @@ class _Holder:
         try:
             self._networks = build(self._blueprint)
         except OSError as error:
-            self._wire.send({"failed": f"the fabric cannot be built: {error}"})
+            self._wire.send(
+                {
+                    "failed": f"the fabric cannot be built: {error}",
+                    "remedy": "it takes iproute2 and the kernel's veth, bridge, ifb and sch_htb",
+                }
+            )
             return
         user = os.open("/proc/self/ns/user", os.O_RDONLY) if own_user else None
         files = [*self._networks] if user is None else [user, *self._networks]
@@ -137,7 +149,7 @@ class _Holder:
                     if process is not None:
                         os.kill(process, message["signal"])
         except OSError as error:
-            reply = {"failed": str(error)}
+            reply = {"failed": str(error), "remedy": _REMEDIES[message["do"]]}
         finally:
             for file in files:
                 os.close(file)
@@ -170,7 +182,7 @@ class _Holder:
         rank = message["rank"]
         for target, file in enumerate(files):
             os.dup2(file, target)
-        if len(set(self._blueprint.hosts)) > 1:
+        if self._blueprint.has_hosts:
             own_host_name(self._blueprint.hosts[rank])
         enter_namespace(self._networks[rank], NEW_NETWORK)
         os.chdir(message["folder"])

@@ -20,13 +20,14 @@ import numpy as np
 
 from topocal.measure.fabric.blueprint import MOST_ENDPOINTS, Blueprint, FabricLink, Pool
 from topocal.topo.errors import InputError, NoRouteError
+from topocal.topo.incidence import incidence
 from topocal.topo.resource import Link, PathClass, Sharing
 from topocal.topo.units import format_rate
 
 if TYPE_CHECKING:
     from topocal.topo.topology import Topology
 
-__all__ = ["MOST_TOTAL_Bps", "SPREAD", "Shape", "shape_of"]
+__all__ = ["SPREAD", "MOST_TOTAL_Bps", "Shape", "shape_of"]
 
 MOST_TOTAL_Bps: Final = 800e6
 """Of all flows at once, on two cores; at twice as much a fabric errs by 16 %."""
@@ -69,6 +70,22 @@ class Shape:
     topology: Topology
     blueprint: Blueprint
     notes: tuple[str, ...] = ()
+
+    @property
+    def visible_Bps(self) -> dict[str, float]:
+        """What shows of every resource's truth: of those in series only the slowest does."""
+        ends = self.blueprint.endpoints
+        lines = incidence(self.topology, [(a, b) for a in ends for b in ends if a != b])
+        columns = lines.matrix.tocsc()
+        truth, slowest = self.blueprint.truth, dict[bytes, float]()
+        crossed: dict[str, bytes] = {}
+        for k, name in enumerate(lines.resources):
+            if name in truth:
+                span = slice(columns.indptr[k], columns.indptr[k + 1])
+                key = columns.indices[span].tobytes() + columns.data[span].tobytes()
+                crossed[name] = key
+                slowest[key] = min(truth[name], slowest.get(key, math.inf))
+        return {name: slowest[key] for name, key in crossed.items()}
 
 
 def shape_of(
@@ -156,15 +173,15 @@ def _routed(
             raise NoRouteError(
                 f"no route from {source} to {destination}", remedy="add the link that joins them"
             )
-        for id in routes.route(source, destination):
-            link = topology.links[id]
-            used[id] = link
-            senders[id].add(source)
-            receivers[id].add(destination)
-            known = hops.setdefault((link.tail, destination), id)
-            if known != id:
+        for name in routes.route(source, destination):
+            link = topology.links[name]
+            used[name] = link
+            senders[name].add(source)
+            receivers[name].add(destination)
+            known = hops.setdefault((link.tail, destination), name)
+            if known != name:
                 raise InputError(
-                    f"what is for {destination} leaves {link.tail} by {known} and by {id}",
+                    f"what is for {destination} leaves {link.tail} by {known} and by {name}",
                     remedy="a fabric forwards by destination alone: name fewer endpoints",
                 )
     for link in list(used.values()):
@@ -173,10 +190,10 @@ def _routed(
                 f"{link.id} has no way back", remedy="a fabric needs both directions of a link"
             )
         used.setdefault(link.reverse, topology.links[link.reverse])
-    behind = {id: (len(senders[id]), len(receivers[id])) for id in used}
+    behind = {name: (len(senders[name]), len(receivers[name])) for name in used}
     return (
-        {id: used[id] for id in topology.links if id in used},
-        [(node, destination, id) for (node, destination), id in sorted(hops.items())],
+        {name: used[name] for name in topology.links if name in used},
+        [(node, destination, name) for (node, destination), name in sorted(hops.items())],
         behind,
     )
 

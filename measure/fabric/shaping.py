@@ -42,14 +42,6 @@ def limit_device(device: str, rate_Bps: float, addresses: Sequence[str]) -> list
         Payload bytes per second.
     addresses
         Of all sources; each gets an equal share.
-
-    >>> print(*limit_device("eth0", 50e6, ["10.77.0.1"]), sep="\\n")
-    qdisc add dev eth0 root handle 1: htb default 0 direct_qlen 10000
-    class add dev eth0 parent 1: classid 1:1 htb rate 418232044bit ceil 418232044bit burst 8000 cburst 8000
-    filter add dev eth0 parent 1: protocol ip prio 1 u32 match u16 52 0xffff at 2 match u8 0x10 0xff at 33 classid 1:0
-    class add dev eth0 parent 1:1 classid 1:10 htb rate 418232bit ceil 100gbit burst 65636 cburst 65636 quantum 65636
-    qdisc add dev eth0 parent 1:10 handle 10: bfifo limit 64mb
-    filter add dev eth0 parent 1: protocol ip prio 2 u32 match ip src 10.77.0.1 classid 1:10
     """
     of_device = f"dev {device} parent 1:"
     lines = [

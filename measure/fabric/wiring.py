@@ -102,7 +102,7 @@ def endpoint_lines(blueprint: Blueprint, rank: int) -> list[str]:
         f"address add {blueprint.address(rank)}/16 dev {INTERFACE}",
         f"link set {INTERFACE} up",
     ]
-    for other, endpoint in enumerate(blueprint.endpoints):
+    for other in range(len(blueprint.endpoints)):
         if other != rank:
             lines.append(
                 f"neighbour add {blueprint.address(other)} "

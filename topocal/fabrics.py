@@ -1,0 +1,104 @@
+"""A fabric as people ask for one on the command line: what it is like, and its faults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from topocal.measure.fabric.shape import Shape
+
+__all__ = ["find_shape", "with_faults"]
+
+
+def find_shape(
+    like: str,
+    *,
+    endpoints: str | None = None,
+    scale: float = 1.0,
+    spread: float | None = None,
+    seed: int = 0,
+) -> Shape:
+    """The fabric modelled on a file, a reference machine, or a shape of its own.
+
+    Raises
+    ------
+    InputError
+        When there is no such thing, or no fabric can be like it.
+    """
+    from topocal.machine import read_source
+    from topocal.measure.fabric.shape import SPREAD, shape_of
+    from topocal.measure.fabric.shapes import build_shape
+    from topocal.topo.endpoint_names import resolve_endpoint
+
+    is_file = like == "-" or os.path.lexists(like) or "/" in like or bool(Path(like).suffix)
+    topology = read_source(like) if is_file else build_shape(like)
+    chosen = None
+    if endpoints is not None:
+        chosen = [resolve_endpoint(name, topology.endpoints) for name in endpoints.split(",")]
+    return shape_of(
+        topology,
+        endpoints=chosen,
+        scale=scale,
+        spread=SPREAD if spread is None else spread,
+        seed=seed,
+    )
+
+
+def with_faults(
+    shape: Shape,
+    *,
+    slow: Sequence[str] = (),
+    half_duplex: Sequence[str] = (),
+    ingress: Sequence[str] = (),
+) -> Shape:
+    """The same with faults that the topology does not show.
+
+    Parameters
+    ----------
+    slow
+        ``LINK=FACTOR`` each.
+    half_duplex
+        ``LINK`` each.
+    ingress
+        ``ENDPOINT=RATE`` each.
+
+    Raises
+    ------
+    InputError
+        When one cannot be read, or names nothing.
+    """
+    from topocal.measure.fabric import faults
+    from topocal.topo.endpoint_names import resolve_endpoint
+    from topocal.topo.errors import InputError, one_line
+    from topocal.topo.units import parse_rate
+
+    blueprint = shape.blueprint
+    for text in slow:
+        link, value = _split(text, "LINK=FACTOR")
+        try:
+            factor = float(value)
+        except ValueError as error:
+            raise InputError(
+                f"{one_line(value)!r} is no factor", remedy="write --slow 'LINK=0.5'"
+            ) from error
+        blueprint = faults.slow(blueprint, link, factor)
+    for link in half_duplex:
+        blueprint = faults.half_duplex(blueprint, link)
+    for text in ingress:
+        name, value = _split(text, "ENDPOINT=RATE")
+        endpoint = resolve_endpoint(name, blueprint.endpoints)
+        blueprint = faults.limit_ingress(blueprint, endpoint, parse_rate(value))
+    return replace(shape, blueprint=blueprint)
+
+
+def _split(text: str, form: str) -> tuple[str, str]:
+    from topocal.topo.errors import InputError, one_line
+
+    name, sign, value = text.rpartition("=")
+    if not (sign and name and value):
+        raise InputError(f"{one_line(text)!r} is not {form}", remedy=f"write {form}")
+    return name, value
