@@ -14,6 +14,7 @@ import numpy as np
 from topocal.measure.samples import Measurements
 from topocal.solve.candidates import like, with_candidates
 from topocal.solve.certify import certify
+from topocal.solve.conditions import agreed
 from topocal.solve.consistency import Consistency, check_consistency
 from topocal.solve.groups import infer_topology
 from topocal.solve.intervals import Knowledge, what_is_known
@@ -96,7 +97,8 @@ def fit(
     candidates = with_candidates(topology, measurements.endpoints, own_paths)
     best, verdict = fit_sharing(candidates, _with_noise(observed.observations, consistency))
     proven = certify(best, certify_s)
-    return _model(best, verdict, proven, consistency, observed, measurements.sources, topology)
+    model = _model(best, verdict, proven, consistency, observed, measurements.sources, topology)
+    return replace(model, provenance=agreed(measurements.runs))
 
 
 def _with_noise(observations: Sequence[Observation], consistency: Consistency) -> list[Observation]:
