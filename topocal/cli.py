@@ -22,6 +22,7 @@ from topocal.commands.gather import gather
 from topocal.commands.plan import plan
 from topocal.commands.predict import predict
 from topocal.commands.read import read
+from topocal.commands.report import report
 from topocal.commands.show import show
 from topocal.commands.simulate import simulate
 from topocal.topo.errors import TopocalError
@@ -68,6 +69,7 @@ app.command(name="fit")(fit)
 app.command(name="predict")(predict)
 app.command(name="explain")(explain)
 app.command(name="simulate")(simulate)
+app.command(name="report")(report)
 app.command(name="demo")(demo)
 
 

@@ -1,0 +1,119 @@
+"""``topocal report``: a fitted machine as one HTML file for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from topocal.report.page import Report
+
+__all__ = ["report"]
+
+
+def report(
+    model: Annotated[Path, typer.Argument(help="model.json, from topocal fit.")],
+    measurements: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[MEASUREMENTS]…",
+            help="What was measured, to show beside the predictions; "
+            "without it, the figures that the model keeps.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to write the page.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print its figures as JSON.")] = False,
+) -> None:
+    """Show a fitted machine: drawn, its pairs and capacities, findings, a calculator.
+
+    One file that needs nothing else, for a screen, a phone or paper.
+
+    topocal report model.json -o report.html
+
+    topocal report model.json calibration.json -o report.html
+    """
+    from topocal.console import console, print_json, safe
+    from topocal.measure.load import load
+    from topocal.report.page import build_report, render_report
+    from topocal.solve.model import read_model
+    from topocal.topo.errors import InputError, Where
+    from topocal.topo.files import write_atomically
+
+    if output is None and not as_json:
+        raise InputError("nowhere to write", remedy="give -o report.html")
+    given = [model, *(measurements or ())]
+    if output is not None and any(output.resolve() == f.resolve() for f in given):
+        raise InputError(
+            "is one of the inputs", where=Where(file=str(output)), remedy="write elsewhere"
+        )
+    fitted = read_model(model)
+    found = build_report(fitted, load(measurements) if measurements else None)
+    size = 0
+    if output is not None:
+        content = render_report(found).encode("utf-8", "replace")
+        size = len(content)
+        write_atomically(output, content)
+    if as_json:
+        print_json(_document(found, output, size))
+        return
+    out = console()
+    for sentence in found.left_out:
+        out.print(f"note: {safe(sentence)}")
+    out.print(f"wrote {safe(output)} ({size / 1e3:.0f} kB)")
+
+
+def _document(found: Report, output: Path | None, size: int) -> dict[str, Any]:
+    import numpy as np
+
+    pairs = found.figures.pairs
+    rows = [
+        {
+            "source": a,
+            "destination": b,
+            "measured_Bps": _number(pairs.measured_Bps[i, j]),
+            "predicted_Bps": _number(pairs.predicted_Bps[i, j]),
+            "error": _number(pairs.error[i, j]),
+            "left_out": pairs.left_out.get((a, b)),
+        }
+        for i, a in enumerate(pairs.endpoints)
+        for j, b in enumerate(pairs.endpoints)
+        if i != j and np.isfinite([pairs.measured_Bps[i, j], pairs.predicted_Bps[i, j]]).any()
+    ]
+    return {
+        "report": None if output is None else str(output),
+        "size_bytes": size,
+        "pairs": rows,
+        "patterns": [
+            {
+                "pattern": s.pattern.name,
+                "kind": str(s.kind),
+                "measured_Bps": s.measured_Bps,
+                "predicted_Bps": s.predicted_Bps,
+                "error": s.error,
+                "left_out": s.left_out or None,
+            }
+            for s in found.figures.several
+        ],
+        "findings": [
+            {
+                "kind": str(f.kind),
+                "severity": str(f.severity),
+                "about": list(f.about),
+                "text": f.text,
+                "evidence": [{"name": s.name, "rate_Bps": s.rate_Bps} for s in f.evidence],
+            }
+            for f in found.findings
+        ],
+        "left_out": list(found.left_out),
+    }
+
+
+def _number(value: float) -> float | None:
+    """A finite number, or nothing: JSON has no others."""
+    import math
+
+    return float(value) if math.isfinite(value) else None

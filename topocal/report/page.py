@@ -1,0 +1,338 @@
+"""The whole report as data, and as one HTML file.
+
+The file needs nothing else: style and scripts stand in it, and its content security policy
+admits these by their hashes and nothing from anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+
+from topocal.measure.patterns import PatternKind
+from topocal.report.answers import findings_of
+from topocal.report.calculator import calculator_data
+from topocal.report.capacity_rows import CapacityRow, capacity_rows
+from topocal.report.cards import Card, draw_cards
+from topocal.report.cells import Cells
+from topocal.report.contents import contents, provenance
+from topocal.report.families import fold
+from topocal.report.figures import Figures, Several, find_figures
+from topocal.report.heat import Heats, heat_maps
+from topocal.report.rules import find_rules
+from topocal.report.words import STATUS_WORDS, Unit, unit_for
+from topocal.solve.status import Status
+from topocal.topo.errors import printable
+from topocal.topo.render.outline import outline
+from topocal.topo.render.sharing import list_names
+from topocal.topo.render.svg import count_kinds
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from topocal.measure.samples import Measurements
+    from topocal.solve.evidence import Finding
+    from topocal.solve.minimum import Minimum
+    from topocal.solve.model import Model
+
+__all__ = ["Report", "build_report", "render_report"]
+
+_WORST: Final = 24
+"""Patterns that are shown at once; the others unfold."""
+_MOST_UNFOLDED: Final = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeveralRow:
+    """A pattern of several flows as a row of the table."""
+
+    name: str
+    full: str
+    measured: str
+    predicted: str
+    error: float
+    left_out: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindRow:
+    """Patterns of one kind and number of flows."""
+
+    name: str
+    count: int
+    middle: float
+    worst: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Everything that the page shows.
+
+    Attributes
+    ----------
+    model
+        Of the machine.
+    unit
+        In which the page gives rates.
+    figures
+        Measured beside predicted.
+    findings, fewest
+        The answer: what the figures say, and the fewest resources that reproduce them
+        (``None`` where that was not asked).
+    cards, heats, capacities
+        The machine drawn, the pair matrices, the table.
+    left_out
+        Sentences on what the page does not show.
+    measurements
+        The samples, where they were given.
+    """
+
+    model: Model
+    unit: Unit
+    figures: Figures
+    findings: tuple[Finding, ...]
+    fewest: Minimum | None
+    cards: tuple[Card, ...]
+    heats: Heats
+    capacities: tuple[CapacityRow, ...]
+    left_out: tuple[str, ...]
+    measurements: Measurements | None
+
+    @property
+    def several(self) -> tuple[Several, ...]:
+        """Patterns of several flows, the worst predicted first."""
+        return tuple(sorted(self.figures.several, key=lambda s: -abs(s.error)))
+
+
+def build_report(
+    model: Model,
+    measurements: Measurements | None = None,
+    *,
+    findings: tuple[Finding, ...] | None = None,
+    fewest: Minimum | None = None,
+) -> Report:
+    """Gather what a report shows.
+
+    Parameters
+    ----------
+    measurements
+        Samples to show; without them, the figures that the model keeps.
+    findings
+        What was found already; ``None``: look for it.
+    fewest
+        The fewest resources that reproduce the figures, where they were looked for.
+
+    Raises
+    ------
+    InputError
+        When the samples cannot have come from the machine of the model.
+    """
+    figures = find_figures(model, measurements)
+    known = [r.capacity_Bps for r in model.resources.values() if r.capacity_Bps is not None]
+    rates = figures.pairs.predicted_Bps
+    unit = unit_for([*known, *rates[np.isfinite(rates)].tolist()])
+    parts = outline(model.topology)
+    families = fold(model.topology, parts)
+    cells = Cells(model, unit, families)
+    rules = find_rules(model, families, cells)
+    cards, not_drawn = draw_cards(model.topology, parts, families, cells, rules)
+    rows, not_listed = capacity_rows(model, families, unit)
+    return Report(
+        model=model,
+        unit=unit,
+        figures=figures,
+        findings=findings_of(model, figures.measured) if findings is None else findings,
+        fewest=fewest,
+        cards=tuple(cards),
+        heats=heat_maps(figures.pairs, unit),
+        capacities=tuple(rows),
+        left_out=(*figures.left_out, *not_drawn, *not_listed),
+        measurements=measurements,
+    )
+
+
+def render_report(report: Report) -> str:
+    """The page."""
+    model = report.model
+    environment = _environment()
+    style = _source("report.css")
+    script = _source("calculator.js") + _source("page.js")
+    data = calculator_data(model, report.figures.pairs.endpoints)
+    number = {name: k for k, name in enumerate(data["resources"]["id"])}
+    place = {name: k for k, name in enumerate(data["endpoints"])}
+    several = [_several_row(s, report.unit) for s in report.several]
+    found = sorted(Status, key=list(Status).index)
+    counts = {s: sum(r.status is s for r in model.resources.values()) for s in found}
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        model=model,
+        title=model.topology.name or "machine",
+        counts=count_kinds(model.topology),
+        unit=report.unit.name,
+        tiles=_tiles(report),
+        several=several[:_WORST],
+        unfolded=several[_WORST:_MOST_UNFOLDED],
+        not_unfolded=max(0, len(several) - _MOST_UNFOLDED),
+        kinds=_kinds(report.figures.several),
+        statuses=[(s, counts[s], STATUS_WORDS[s]) for s in found if counts[s]],
+        left_out_of_fit=_by_reason(model),
+        provenance=list(provenance(model, report.measurements)),
+        contents=list(contents(model, report.measurements)),
+        number=number,
+        place=place,
+        data=_json_block(data),
+        style=_markup(style),
+        script=_markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+
+
+def _tiles(report: Report) -> list[tuple[str, str]]:
+    """The report in a few numbers: value and what it is."""
+    model = report.model
+    pinned = sum(r.status is Status.PINNED for r in model.resources.values())
+    loaded = sum(
+        r.status not in (Status.ASSUMED, Status.UNKNOWN) for r in model.resources.values()
+    )
+    tiles = [
+        (f"{len(model.residuals)}", "patterns fitted"),
+        (f"{pinned} of {loaded}", "measured resources pinned"),
+        (f"{model.noise:.1%}", "noise of one figure"),
+    ]
+    errors = [s.error for s in report.figures.several]
+    pair_errors = report.figures.pairs.error
+    errors += pair_errors[np.isfinite(pair_errors)].tolist()
+    if errors:
+        tiles.insert(1, (f"{np.median(np.abs(errors)):.1%}", "median error of the predictions"))
+        tiles.insert(2, (f"{max(map(abs, errors)):.1%}", "largest error"))
+    return tiles
+
+
+def _several_row(s: Several, unit: Unit) -> SeveralRow:
+    return SeveralRow(
+        name=_short_name(s),
+        full=s.pattern.name,
+        measured=unit.number(s.measured_Bps),
+        predicted=unit.number(s.predicted_Bps),
+        error=s.error,
+        left_out=s.left_out,
+    )
+
+
+def _short_name(s: Several) -> str:
+    """A pattern's notation with runs drawn together, cut where many flows run at once."""
+    pairs = s.pattern.pairs
+    sources = dict.fromkeys(a for a, _ in pairs)
+    destinations = dict.fromkeys(b for _, b in pairs)
+    if s.kind is PatternKind.FAN_IN:
+        return f"{pairs[0][1]} ← {list_names(sources)}"
+    if s.kind is PatternKind.FAN_OUT:
+        return f"{pairs[0][0]} → {list_names(destinations)}"
+    if s.kind is PatternKind.BOTH_WAYS:
+        return f"{pairs[0][0]} ⇄ {pairs[0][1]}"
+    shown = " + ".join(f"{a}→{b}" for a, b in pairs[:3])
+    more = f" + {len(pairs) - 3} flows" if len(pairs) > 3 else ""
+    return ("ring " if s.kind is PatternKind.RELAY else "") + shown + more
+
+
+def _kinds(several: tuple[Several, ...]) -> list[KindRow]:
+    groups: dict[tuple[PatternKind, int], list[float]] = defaultdict(list)
+    for s in several:
+        groups[s.kind, len(s.pattern.flows)].append(s.error)
+    return [
+        KindRow(
+            name=f"{str(kind).replace('-', ' ')} of {flows}",
+            count=len(errors),
+            middle=float(np.median(np.abs(errors))),
+            worst=max(errors, key=abs),
+        )
+        for (kind, flows), errors in groups.items()
+    ]
+
+
+def _by_reason(model: Model) -> list[tuple[str, str]]:
+    """Names of what the fit left out, by reason."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, why in model.left_out.items():
+        found[why].append(name)
+    return [
+        (", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else ""), why)
+        for why, names in found.items()
+    ]
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    def plain(value: object) -> object:
+        """No character that changes the direction of others, or that nobody sees."""
+        return printable(value) if type(value) is str else value
+
+    environment = Environment(
+        loader=PackageLoader("topocal.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=plain,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["px"] = lambda v: f"{v:.1f}".removesuffix(".0")
+    environment.filters["signed"] = _signed
+    return environment
+
+
+def _signed(ratio: float) -> str:
+    shown = f"{ratio:+.1%}".replace("%", " %").replace("-", "−")
+    return "0.0 %" if shown in ("+0.0 %", "−0.0 %") else shown
+
+
+def _source(name: str) -> str:
+    environment = _environment()
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
+
+
+def _markup(text: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return "sha256-" + base64.b64encode(digest).decode()
+
+
+def _json_block(data: dict[str, Any]) -> Any:
+    """JSON that may stand in a script element: nothing in it ends the element."""
+    text = msgspec.json.encode(_finite(data)).decode()
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return _markup(text)
+
+
+def _finite(value: Any) -> Any:
+    """The same without infinities and nans, which JSON lacks.
+
+    Raises
+    ------
+    ValueError
+        When there is one: none is meant to get here.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} among the calculator's numbers")
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_finite(v) for v in value]
+    return value
