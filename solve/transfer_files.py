@@ -1,0 +1,370 @@
+"""Transfers as people and programs write them down, read by meaning.
+
+::
+
+    flows     CSV or JSON of topocal simulate: source, destination, size
+    segments  DeepSpeed's TransferPlan.to_dict(): shape, source [rank, ...], target [rank, ...];
+              one plan or any nesting of them, sizes in elements
+    pairs     {"0->4": bytes, ...}, or a square matrix, senders in rows
+    totals    sent and received bytes by process: two lists, two tables, a list of rows,
+              or CSV with the columns process, sent, received
+
+In JSON a whole number is a process number.  In CSV a bare number is a GPU's where
+endpoints are called gpu0, gpu1 and so on, as everywhere, and else a process number.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from topocal.solve.transfers import SAME, Flows, Gathered, Totals, bytes_of
+from topocal.topo.errors import FlowError, FormatError, InputError, Where, one_line
+from topocal.topo.flow_files import parse_flows
+from topocal.topo.io import read_bytes
+
+__all__ = ["parse_transfers", "read_transfers"]
+
+Floats = NDArray[np.float64]
+
+_SOURCE: Final = ("source_rank", "src_rank", "source", "src", "from", "sender", "holder")
+_TARGET: Final = (
+    "target_rank", "dst_rank", "dest_rank", "destination_rank",
+    "target", "destination", "dst", "dest", "to", "receiver",
+)  # fmt: skip
+_BYTES: Final = ("bytes", "nbytes", "size_bytes", "num_bytes", "moved_bytes", "size")
+_ELEMENTS: Final = ("elements", "numel", "num_elements", "moved_elements")
+_ELEMENT_SIZE: Final = ("element_size", "itemsize", "bytes_per_element")
+_DTYPE_BYTES: Final = {
+    "float64": 8, "double": 8, "int64": 8, "float32": 4, "float": 4, "fp32": 4, "int32": 4,
+    "bfloat16": 2, "bf16": 2, "float16": 2, "half": 2, "fp16": 2, "int16": 2,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "fp8": 1, "int8": 1, "uint8": 1, "bool": 1,
+}  # fmt: skip
+_PROCESS: Final = ("rank", "process", "endpoint", "location")
+_SENT: Final = re.compile(
+    r"(?:bytes_|total_)?(?:sent|send|sends|egress|outgoing)(?:_bytes)?(?:_(?:by|per)_\w+)?"
+)
+_RECEIVED: Final = re.compile(
+    r"(?:bytes_|total_)?(?:received|receives?|recv|ingress|incoming)(?:_bytes)?"
+    r"(?:_(?:by|per)_\w+)?"
+)
+_DEEPEST: Final = 50
+_REMEDY: Final = (
+    "give flows (source, destination, size), a transfer plan, or sent and received bytes by process"
+)
+
+
+def read_transfers(
+    path: str | Path, endpoints: Sequence[str], *, element_size: int | None = None
+) -> list[Flows] | Totals:
+    """What a file says is to be moved.
+
+    Parameters
+    ----------
+    endpoints
+        Endpoint of each process.
+    element_size
+        Bytes of an element, for plans that count elements and do not say it.
+
+    Returns
+    -------
+    list of Flows, or Totals
+        Several only where a flow file has several patterns.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, or says nothing that can be priced.
+    """
+    return parse_transfers(read_bytes(path), endpoints, file=str(path), element_size=element_size)
+
+
+def parse_transfers(
+    content: bytes, endpoints: Sequence[str], *, file: str, element_size: int | None = None
+) -> list[Flows] | Totals:
+    """As :func:`read_transfers`, from bytes."""
+    where = Where(file=file)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FormatError("is not text", where=where, remedy=_REMEDY) from error
+    try:
+        if text.lstrip()[:1] in ("{", "["):
+            return _from_json(text, endpoints, file, element_size)
+        if _is_totals_table(text):
+            return _totals_table(text, endpoints, file)
+        return _from_flow_file(text, endpoints, file)
+    except InputError as error:
+        error.where = error.where or where
+        raise
+
+
+def _from_flow_file(text: str, endpoints: Sequence[str], file: str) -> list[Flows]:
+    """Flows as topocal simulate reads them.
+
+    Raises
+    ------
+    InputError
+        As :func:`topocal.topo.flow_files.parse_flows`; also where flows start later.
+    """
+    aliases = {}
+    if not any(re.fullmatch(r"gpu\d+", e) for e in endpoints):
+        aliases = {f"gpu{k}": name for k, name in enumerate(endpoints)}
+    found = []
+    for pattern in parse_flows(text, [*endpoints, *aliases], file=file):
+        if any(flow.start_s for flow in pattern.flows):
+            raise FlowError(
+                "has flows that start later, and a price is of what starts together",
+                remedy="leave out the starts, or use topocal simulate",
+            )
+        gathered = Gathered(endpoints, None)
+        for flow in pattern.flows:
+            ends = (aliases.get(e, e) for e in (flow.source, flow.destination))
+            gathered.add("flows", *(endpoints.index(e) for e in ends), flow.size_bytes)
+        (one,) = gathered.flows()
+        found.append(
+            Flows(moved=one.moved, local_bytes=one.local_bytes, flows=one.flows, name=pattern.name)
+        )
+    return found
+
+
+def _is_totals_table(text: str) -> bool:
+    header = _header(text)
+    return (
+        bool(header)
+        and any(c in _PROCESS for c in header)
+        and any(_SENT.fullmatch(c) or _RECEIVED.fullmatch(c) for c in header)
+    )
+
+
+def _header(text: str) -> list[str]:
+    for line in text.splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            return [c.strip().lower() for c in line.split(max(",;\t", key=line.count))]
+    return []
+
+
+def _totals_table(text: str, endpoints: Sequence[str], file: str) -> Totals:
+    """Sent and received bytes in CSV.
+
+    Raises
+    ------
+    InputError
+        With the line of what cannot be read.
+    """
+    header = _header(text)
+    gathered = Gathered(endpoints, None)
+    lines = [
+        (k, line)
+        for k, line in enumerate(text.splitlines(), start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    divider = max(",;\t", key=lines[0][1].count)
+    for number, line in lines[1:]:
+        try:
+            cells = next(csv.reader([line], delimiter=divider))
+            if len(cells) != len(header):
+                raise FormatError(
+                    f"has {len(cells)} fields where the header has {len(header)}",
+                    remedy="give every line all its fields",
+                )
+            _add_row(gathered, dict(zip(header, cells, strict=True)))
+        except InputError as error:
+            error.where = Where(file=file, line=number)
+            raise
+    found = gathered.totals()
+    if found is None:
+        raise FormatError("has no rows", remedy=_REMEDY)
+    return found
+
+
+def _add_row(gathered: Gathered, row: Mapping[str, Any]) -> bool:
+    """Sent and received bytes of one process; whether the row said any."""
+    key = next((k for k in _PROCESS if k in row), None)
+    if key is None:
+        return False
+    found = False
+    for pattern, side in ((_SENT, gathered.sent), (_RECEIVED, gathered.received)):
+        for name, value in row.items():
+            if pattern.fullmatch(name.lower()) and not isinstance(value, dict | list):
+                k = gathered.place(row[key])
+                if k in side:
+                    raise FlowError(f"process {one_line(row[key])} stands twice", remedy="sum up")
+                side[k] = bytes_of(value.strip() if isinstance(value, str) else value)
+                found = True
+                break
+    return found
+
+
+def _from_json(
+    text: str, endpoints: Sequence[str], file: str, element_size: int | None
+) -> list[Flows] | Totals:
+    """By meaning, from any nesting.
+
+    Raises
+    ------
+    InputError
+        When it is not JSON, or says nothing that can be priced.
+    """
+    try:
+        document = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FormatError(f"not JSON: {one_line(error)}", remedy=_REMEDY) from error
+    if _has_patterns(document):
+        return _from_flow_file(text, endpoints, file)
+    gathered = Gathered(endpoints, element_size)
+    _walk(gathered, document, {}, 0)
+    totals = gathered.totals()
+    if not gathered.pairs:
+        if totals is None:
+            raise FormatError("says nothing that can be priced", remedy=_REMEDY)
+        return totals
+    (found,) = gathered.flows()
+    _check_totals(found, totals, len(endpoints))
+    return [found]
+
+
+def _has_patterns(document: Any) -> bool:
+    """Whether it is a flow file with patterns or starts of its own."""
+    items = document.get("flows") if isinstance(document, dict) else document
+    return isinstance(items, list) and any(
+        isinstance(i, dict) and ("pattern" in i or "start" in i or "start_s" in i) for i in items
+    )
+
+
+def _walk(gathered: Gathered, value: Any, around: Mapping[str, Any], depth: int) -> None:
+    """Gather what an object, and all in it, say; ``around`` is what encloses it."""
+    if depth > _DEEPEST:
+        raise FormatError("is nested too deep", remedy=_REMEDY)
+    if isinstance(value, list):
+        for item in value:
+            if isinstance(item, dict | list):
+                _walk(gathered, item, around, depth + 1)
+        return
+    if not isinstance(value, dict):
+        return
+    source, target = _first(value, _SOURCE), _first(value, _TARGET)
+    if source is not None and target is not None and not isinstance(source, dict):
+        ends = [e[0] if isinstance(e, list) and e else e for e in (source, target)]
+        gathered.add("flows", *ends, _size(gathered, value, around))
+        return
+    if _add_row(gathered, value):
+        return
+    known = {**around, **{k: value[k] for k in (*_ELEMENT_SIZE, "dtype") if k in value}}
+    for name, item in value.items():
+        for pattern, side in ((_SENT, gathered.sent), (_RECEIVED, gathered.received)):
+            if pattern.fullmatch(str(name).lower()) and isinstance(item, dict | list):
+                for who, size in item.items() if isinstance(item, dict) else enumerate(item):
+                    side[gathered.place(_number(who))] = bytes_of(size)
+                break
+        else:
+            if not (_add_pairs(gathered, item) or _add_matrix(gathered, str(name), item)):
+                if isinstance(item, dict) and re.fullmatch(r"\d{1,9}", str(name)):
+                    item = {"rank": int(name)} | item if not _first(item, _PROCESS) else item
+                _walk(gathered, item, known, depth + 1)
+
+
+def _number(who: Any) -> Any:
+    return int(who) if isinstance(who, str) and re.fullmatch(r"\d{1,9}", who) else who
+
+
+def _first(record: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    return next((record[k] for k in keys if record.get(k) is not None), None)
+
+
+def _size(gathered: Gathered, flow: Mapping[str, Any], around: Mapping[str, Any]) -> float:
+    """Bytes of a flow or segment.
+
+    Raises
+    ------
+    InputError
+        When it counts elements and nothing says how large they are.
+    """
+    stated = _first(flow, _BYTES)
+    if stated is not None:
+        return bytes_of(stated)
+    elements, shape = _first(flow, _ELEMENTS), flow.get("shape")
+    if elements is None and isinstance(shape, list):
+        if not all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in shape):
+            raise FormatError(f"{one_line(shape)} is not a shape", remedy="give whole numbers")
+        elements = math.prod(shape)
+    if elements is None:
+        raise FormatError("a flow says no bytes", remedy=_REMEDY)
+    return bytes_of(elements) * _element_size(gathered, flow, around)
+
+
+def _element_size(gathered: Gathered, flow: Mapping[str, Any], around: Mapping[str, Any]) -> int:
+    for record in (flow, around):
+        stated = _first(record, _ELEMENT_SIZE)
+        if isinstance(stated, int) and not isinstance(stated, bool) and 0 < stated <= 64:
+            return stated
+        dtype = str(record.get("dtype", "")).rpartition(".")[2].lower()
+        if dtype in _DTYPE_BYTES:
+            return _DTYPE_BYTES[dtype]
+    if gathered.element_size is None:
+        raise FormatError(
+            "counts elements and does not say how large they are",
+            remedy="say it: --element-size 2 for bfloat16",
+        )
+    return gathered.element_size
+
+
+def _add_pairs(gathered: Gathered, item: Any) -> bool:
+    """A table such as ``{"0->4": 1024}``."""
+    if not isinstance(item, dict) or not item or not all("->" in str(k) for k in item):
+        return False
+    for name, size in item.items():
+        source, _, destination = str(name).partition("->")
+        gathered.add("pairs", *(_number(e.strip()) for e in (source, destination)), bytes_of(size))
+    return True
+
+
+def _add_matrix(gathered: Gathered, name: str, item: Any) -> bool:
+    """A square of bytes, senders in rows, under a name that says so."""
+    n = len(gathered.endpoints)
+    if "matrix" not in name.lower() or not isinstance(item, list):
+        return False
+    if len(item) != n or any(not isinstance(row, list) or len(row) != n for row in item):
+        raise FlowError(f"its {one_line(name)} is not {n} × {n}", remedy="give a row per process")
+    for a, row in enumerate(item):
+        for b, size in enumerate(row):
+            gathered.add("matrix", a, b, bytes_of(size))
+    return True
+
+
+def _check_totals(found: Flows, totals: Totals | None, n: int) -> None:
+    """What flows add up to must be the totals beside them, with local copies or without.
+
+    Raises
+    ------
+    FlowError
+        When it is not.
+    """
+    if totals is None:
+        return
+    square = found.moved.reshape(n, n)
+    for words, stated, own in _sides(totals, square):
+        if stated is None:
+            continue
+        off = np.abs(stated - own) > SAME * np.maximum(stated, own) + 0.5
+        # Totals may count what stays, which pairs keep apart; then they are larger.
+        if off.any() and not (found.local_bytes > 0 and np.all(stated >= own - 0.5)):
+            k = int(np.argmax(off))
+            raise FlowError(
+                f"process {k} {words} {own[k]:.0f} bytes by its flows "
+                f"and {stated[k]:.0f} by its totals",
+                remedy="keep what is right",
+            )
+
+
+def _sides(totals: Totals, square: Floats) -> Iterator[tuple[str, Floats | None, Floats]]:
+    yield "sends", totals.sent, square.sum(axis=1)
+    yield "receives", totals.received, square.sum(axis=0)
