@@ -12,6 +12,7 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -81,7 +82,13 @@ def relative_gap(objective: float, bound: float) -> float:
 
 
 def solve_integer(
-    problem: Any, what: str, *, time_limit_s: float, gap: float = 0.0, absolute_gap: float = 1e-9
+    problem: Any,
+    what: str,
+    *,
+    time_limit_s: float,
+    gap: float = 0.0,
+    absolute_gap: float = 1e-9,
+    options: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Minimise a cvxpy program with HiGHS.
 
@@ -98,6 +105,8 @@ def solve_integer(
         steps, so that it may run over by the length of one.
     gap, absolute_gap
         Stop when solution and bound are this close, relative and absolute.
+    options
+        Further options of HiGHS.
 
     Raises
     ------
@@ -115,6 +124,7 @@ def solve_integer(
             "time_limit": max(left, SHORTEST_S),
             "mip_rel_gap": gap,
             "mip_abs_gap": absolute_gap,
+            **(options or {}),
         }
         with warnings.catch_warnings():
             # That a limit was reached is told by the status, not by a warning.

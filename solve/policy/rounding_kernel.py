@@ -1,0 +1,87 @@
+"""Whole regions by holder: the loops over requests, compiled.
+
+Arrays are those of :class:`topocal.solve.policy.choice.Choice`; ``held[k]`` is the entry that
+request k is with.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topocal.topo.jit import compiled, inlined
+
+__all__ = ["descend", "fill"]
+
+_F = NDArray[np.float64]
+_I = NDArray[np.int64]
+
+
+@compiled
+def fill(order: _I, group: _I, size: _F, start: _I, quota: _F, held: _I) -> None:
+    """Give each request, in ``order``, to the holder of its group that lacks most of its quota.
+
+    ``quota`` is used up; of equals the lowest holder is taken.
+    """
+    for k in order:
+        first, end = start[group[k]], start[group[k] + 1]
+        best = first
+        for entry in range(first + 1, end):
+            if quota[entry] > quota[best]:
+                best = entry
+        quota[best] -= size[k]
+        held[k] = best
+
+
+@inlined
+def _steep(load: float) -> float:
+    """The 32nd power: the sum over resources is ruled by the busiest."""
+    a = load * load
+    b = a * a
+    c = b * b
+    d = c * c
+    return d * d
+
+
+@compiled
+def descend(
+    order: _I,
+    group: _I,
+    size: _F,
+    start: _I,
+    entry_pair: _I,
+    pair_ptr: _I,
+    pair_row: _I,
+    pair_cost: _F,
+    load: _F,
+    held: _I,
+) -> int:
+    """Let each request, in ``order``, choose its holder again while all others stay.
+
+    It takes the one that adds least to the sum of the 32nd powers of ``load`` (about 1 for the
+    busiest); it stays where nothing is better.  Returns how many moved.
+    """
+    moved = 0
+    for k in order:
+        now, best, least = held[k], held[k], np.inf
+        amount = size[k]
+        pair = entry_pair[now]
+        for line in range(pair_ptr[pair], pair_ptr[pair + 1]):
+            load[pair_row[line]] -= amount * pair_cost[line]
+        for turn in range(-1, start[group[k] + 1] - start[group[k]]):
+            # The present holder first, then all from the lowest.
+            entry = now if turn < 0 else start[group[k]] + turn
+            pair = entry_pair[entry]
+            added = 0.0
+            for line in range(pair_ptr[pair], pair_ptr[pair + 1]):
+                before = load[pair_row[line]]
+                added += _steep(before + amount * pair_cost[line]) - _steep(before)
+            if added < least * (1.0 - 1e-9):
+                best, least = entry, added
+        pair = entry_pair[best]
+        for line in range(pair_ptr[pair], pair_ptr[pair + 1]):
+            load[pair_row[line]] += amount * pair_cost[line]
+        if best != now:
+            held[k] = best
+            moved += 1
+    return moved
