@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve.rows import Rows
+from topocal.solve.rows_kernel import least_slack
 
 __all__ = ["upper_bounds"]
 
 
 def upper_bounds(rows: Rows) -> NDArray[np.float64]:
     """``hi_r = min_s (y_s - a_sr)``, shape (R,); +inf where no sample loads the resource."""
-    entries = rows.log_load.tocoo()
-    bound = np.full(rows.log_load.shape[1], np.inf)
-    np.minimum.at(bound, entries.coords[1], rows.log_seconds[entries.coords[0]] - entries.data)
+    load = rows.log_load
+    bound = np.full(load.shape[1], np.inf)
+    least_slack(load.indptr, load.indices, load.data, rows.log_seconds, bound)
     return bound

@@ -12,16 +12,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 
 from topocal.solve.rows_kernel import engine_times, first_largest, largest
-from topocal.topo.errors import Where
+from topocal.solve.system_kernel import (
+    CAPACITY,
+    FATPIPE,
+    TIME_SHARED,
+    column_keys,
+    count_loads,
+    fill_loads,
+    ranked,
+)
+from topocal.topo.errors import FlowError, Where
 from topocal.topo.flow import Pattern
-from topocal.topo.incidence import incidence
+from topocal.topo.incidence import loads
 from topocal.topo.resource import Sharing
 from topocal.topo.topology import Topology
 
@@ -29,6 +38,8 @@ __all__ = ["Observation", "Rows", "SharedRows", "build_rows", "first_busiest", "
 
 TIE: Final = 1e-9
 """Relative difference below which two busy times are the same."""
+
+_KIND: Final = {Sharing.TIME_SHARED: TIME_SHARED, Sharing.FATPIPE: FATPIPE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +176,15 @@ class Rows:
     series: NDArray[np.int64]
 
     def with_engines(self, wanted: NDArray[np.bool_]) -> Rows:
-        """The same with the time-shared rows of the wanted resources only, shape (R,)."""
-        return replace(self, shared=self.shared.only(wanted[self.shared.resource]))
+        """The same with the time-shared rows of the wanted resources only, shape (R,), and
+        with no other pairs than theirs."""
+        shared = self.shared.only(wanted[self.shared.resource])
+        pairs, pair = np.unique(shared.pair, return_inverse=True)
+        return replace(
+            self,
+            pair_weight=csr_array(self.pair_weight[pairs]),
+            shared=replace(shared, pair=pair),
+        )
 
     def some(self, keep: NDArray[np.bool_]) -> Rows:
         """Some of the observations, shape (S,); the order of columns stays as it is."""
@@ -203,32 +221,21 @@ def first_busiest(entries: csr_array, x: NDArray[np.float64]) -> NDArray[np.int6
     return first_largest(*_plain(entries), x, TIE)
 
 
-def _wide(matrix: csr_array) -> csr_array:
-    """The same matrix with 64-bit indices, as the compiled loops take them without a copy."""
-    matrix.indptr = matrix.indptr.astype(np.int64)
-    matrix.indices = matrix.indices.astype(np.int64)
-    return matrix
-
-
-def _plain(entries: csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Row starts, columns and values of one type each, so that one machine code serves all."""
-    return (
-        np.asarray(entries.indptr, dtype=np.int64),
-        np.asarray(entries.indices, dtype=np.int64),
-        np.asarray(entries.data, dtype=np.float64),
-    )
+def _plain(entries: csr_array) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+    """Row starts, columns and values."""
+    return entries.indptr, entries.indices, entries.data
 
 
 def build_rows(
     topology: Topology,
     observations: Sequence[Observation],
-    rank: Mapping[str, int] | None = None,
+    rank_of: Mapping[str, int] | None = None,
 ) -> Rows:
     """The system of ``observations`` on all resources of a topology.
 
     Parameters
     ----------
-    rank
+    rank_of
         Of resources in series the one of lowest rank stands for all; 0 where not given.
 
     Raises
@@ -238,46 +245,101 @@ def build_rows(
     NoRouteError
         When nothing connects a pair.
     """
-    flows = [
-        (s, f.source, f.destination, f.size_bytes)
-        for s, o in enumerate(observations)
-        for f in o.pattern.flows
-    ]
-    pairs = sorted({(source, destination) for _, source, destination, _ in flows})
-    number = {pair: k for k, pair in enumerate(pairs)}
-    weights = incidence(topology, pairs)
+    sources = [f.source for o in observations for f in o.pattern.flows]
+    destinations = [f.destination for o in observations for f in o.pattern.flows]
+    size = np.array([f.size_bytes for o in observations for f in o.pattern.flows])
+    flow_ptr = np.zeros(len(observations) + 1, dtype=np.int64)
+    np.cumsum([len(o.pattern.flows) for o in observations], out=flow_ptr[1:])
+    pairs, pair = _pairs(topology, sources, destinations)
+    weights = loads(topology, *pairs)
     table = list(topology.resources.values())
-    is_shared = np.array([r.sharing is Sharing.TIME_SHARED for r in table])
-    is_fatpipe = np.array([r.sharing is Sharing.FATPIPE for r in table])
+    kind = np.array([_KIND.get(r.sharing, CAPACITY) for r in table], dtype=np.int8)
+    flows = (flow_ptr, pair, size, *_plain(weights), kind)
+    shape = (len(observations), len(table))
+    counts = np.zeros((3, len(observations)), dtype=np.int64)
+    crowd = np.zeros(len(table), dtype=np.int64)
+    count_loads(*flows, counts[0], counts[1], counts[2], crowd)
+    of_rank = np.lexsort((np.arange(len(crowd)), crowd)).astype(np.int32)
+    rank = np.empty_like(of_rank)
+    rank[of_rank] = np.arange(len(of_rank), dtype=np.int32)
+    entries, engines, engine_flows = counts.sum(axis=1).tolist()
+    column, load = np.empty(entries, dtype=np.int32), np.empty(entries)
+    row, resource, length = (np.empty(engines, dtype=np.int64) for _ in range(3))
+    flow = np.empty(engine_flows, dtype=np.int64)
+    fill_loads(*flows, rank, of_rank, column, load, row, resource, length, flow)
     starts = {use.resource for use in topology.uses if use.destinations is None}
     side = np.array([int(r.id in starts) for r in table])
-
-    row = np.array([s for s, _, _, _ in flows], dtype=np.int64)
-    column = np.array([number[a, b] for _, a, b, _ in flows], dtype=np.int64)
-    size = np.array([size for _, _, _, size in flows])
-    of_flow = weights.matrix[column].tocoo()
-    flow_row, resource = (axis.astype(np.int64) for axis in of_flow.coords)
-    bytes_there = of_flow.data * size[flow_row]
-    shape = (len(observations), len(table))
-    loads = _loads(row[flow_row], resource, bytes_there, is_fatpipe, shape)
-    loads = _only(loads, ~is_shared)
-    loads.data = np.log(loads.data)
-    crowd = np.bincount(loads.indices, minlength=len(table))
-    pair_weight = _only(weights.matrix, ~is_shared)
-    pair_weight.data = np.log(pair_weight.data)
+    pair_weight = _by_rank(weights, kind, rank, of_rank)
     return Rows(
         observations=tuple(observations),
-        resources=weights.resources,
+        resources=tuple(topology.resources),
         log_seconds=np.log([o.seconds for o in observations]),
         sigma=np.array([o.sigma for o in observations]),
-        log_load=_wide(_by_crowd(loads, crowd)),
-        pair_weight=_wide(_by_crowd(pair_weight, crowd)),
-        shared=_shared(is_shared, side, row, column, size, flow_row, resource),
+        log_load=_as_given(np.log(load, out=load), column, _ends(counts[0]), shape),
+        pair_weight=pair_weight,
+        shared=SharedRows(
+            row=row,
+            resource=resource,
+            side=side[resource],
+            indptr=_ends(length),
+            pair=pair[flow].astype(np.int64),
+            log_bytes=np.log(size[flow]),
+        ),
         crowd=crowd,
         series=_series(
-            pair_weight, is_fatpipe, np.array([(rank or {}).get(r.id, 0) for r in table])
+            pair_weight,
+            kind == FATPIPE,
+            np.array([(rank_of or {}).get(r.id, 0) for r in table]),
         ),
     )
+
+
+def _pairs(
+    topology: Topology, sources: Sequence[str], destinations: Sequence[str]
+) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int32]]:
+    """Distinct pairs in order of their names, as node numbers; and which of them each flow is."""
+    names = sorted({*sources, *destinations})
+    topology.require_endpoints(names)
+    if not names:
+        raise FlowError("no flows", remedy="give at least one source and destination")
+    place = {name: k for k, name in enumerate(names)}
+    start = np.fromiter(map(place.__getitem__, sources), dtype=np.int64, count=len(sources))
+    end = np.fromiter(map(place.__getitem__, destinations), dtype=np.int64, count=len(sources))
+    distinct, pair = np.unique(start * len(names) + end, return_inverse=True)
+    node = np.array([topology.router.number[name] for name in names], dtype=np.int64)
+    return (node[distinct // len(names)], node[distinct % len(names)]), pair.astype(np.int32)
+
+
+def _ends(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each of so many begins, and where the last ends."""
+    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
+
+
+def _as_given(
+    value: NDArray[np.float64],
+    column: NDArray[np.int32],
+    indptr: NDArray[np.int64] | NDArray[np.int32],
+    shape: tuple[int, int],
+) -> csr_array:
+    """A matrix whose rows keep the order of their columns."""
+    narrow = indptr[-1] <= np.iinfo(np.int32).max
+    matrix = csr_array((value, column, indptr.astype(np.int32) if narrow else indptr), shape=shape)
+    matrix.has_sorted_indices = False
+    return matrix
+
+
+def _by_rank(
+    weights: csr_array,
+    kind: NDArray[np.int8],
+    rank: NDArray[np.int32],
+    of_rank: NDArray[np.int32],
+) -> csr_array:
+    """Log weights on all but time-shared columns, in every row by rank."""
+    size = int((kind != TIME_SHARED)[weights.indices].sum())
+    indptr = np.empty_like(weights.indptr)
+    column, value = np.empty(size, dtype=np.int32), np.empty(size)
+    ranked(*_plain(weights), kind, rank, of_rank, indptr, column, value)
+    return _as_given(np.log(value, out=value), column, indptr, weights.shape)
 
 
 def _series(
@@ -289,90 +351,13 @@ def _series(
     Columns are compared by two random projections; equal columns agree to the last bit,
     since they are summed in the same order.
     """
-    columns = pair_weight.tocsc()
-    columns.sort_indices()
-    n = columns.shape[1]
-    rng = np.random.default_rng(0)
-    owner = np.repeat(np.arange(n), np.diff(columns.indptr))
-    keys = [is_fatpipe.astype(float), np.diff(columns.indptr).astype(float)]
-    for _ in range(2):
-        value = (2.0 + columns.data) * rng.standard_normal(columns.shape[0])[columns.indices]
-        keys.append(np.bincount(owner, weights=value, minlength=n))
+    rows, n = pair_weight.shape
+    key = np.random.default_rng(0).standard_normal((2, rows))
+    counts, sums = np.zeros(n, dtype=np.int64), np.zeros((2, n))
+    column_keys(*_plain(pair_weight), key, counts, sums)
     order = np.lexsort((np.arange(n), rank))
-    table = np.stack(keys, axis=1)[order]
+    table = np.stack([is_fatpipe.astype(float), counts.astype(float), *sums], axis=1)[order]
     _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
     found = np.empty(n, dtype=np.int64)
     found[order] = order[first[group.ravel()]]
-    return np.where(np.diff(columns.indptr) > 0, found, np.arange(n))
-
-
-def _shared(
-    is_shared: NDArray[np.bool_],
-    side: NDArray[np.int64],
-    row: NDArray[np.int64],
-    pair: NDArray[np.int64],
-    size: NDArray[np.float64],
-    flow: NDArray[np.int64],
-    resource: NDArray[np.int64],
-) -> SharedRows:
-    """Group the flows at time-shared resources by (observation, resource); lone ones drop out."""
-    here = is_shared[resource] & (size[flow] > 0)
-    flow, resource = flow[here], resource[here]
-    owner = row[flow]
-    order = np.lexsort((flow, resource, owner))
-    flow, resource, owner = flow[order], resource[order], owner[order]
-    new = np.ones(len(flow), dtype=bool)
-    new[1:] = (np.diff(owner) != 0) | (np.diff(resource) != 0)
-    group = np.cumsum(new) - 1
-    counts = np.bincount(group) if len(group) else np.zeros(0, dtype=np.int64)
-    keep = counts[group] > 1 if len(group) else np.zeros(0, dtype=bool)
-    first = new & keep
-    return SharedRows(
-        row=owner[first],
-        resource=resource[first],
-        side=side[resource[first]],
-        indptr=np.concatenate(([0], np.cumsum(counts[counts > 1]))).astype(np.int64),
-        pair=pair[flow[keep]],
-        log_bytes=np.log(size[flow[keep]]),
-    )
-
-
-def _by_crowd(matrix: csr_array, crowd: NDArray[np.int64]) -> csr_array:
-    """The same matrix with the columns of every row in order of (crowd, number)."""
-    order = np.lexsort((np.arange(len(crowd)), crowd))
-    rank = np.empty(len(crowd), dtype=matrix.indices.dtype)
-    rank[order] = np.arange(len(crowd))
-    ranked = csr_array((matrix.data, rank[matrix.indices], matrix.indptr), shape=matrix.shape)
-    ranked.sort_indices()
-    # The columns get their numbers back; scipy must not sort them again.
-    ranked.indices = order[ranked.indices].astype(matrix.indices.dtype)
-    ranked.has_sorted_indices = False
-    return ranked
-
-
-def _loads(
-    row: NDArray[np.int64],
-    column: NDArray[np.int64],
-    value: NDArray[np.float64],
-    is_fatpipe: NDArray[np.bool_],
-    shape: tuple[int, int],
-) -> csr_array:
-    """Summed over flows; on a fatpipe the largest single flow counts."""
-    summed = coo_array((value, (row, column)), shape=shape).tocsr()
-    alone = is_fatpipe[column]
-    if not alone.any():
-        return summed
-    key = row[alone].astype(np.int64) * shape[1] + column[alone]
-    order = np.lexsort((value[alone], key))
-    last = np.append(np.diff(key[order]) > 0, True)
-    keys, values = key[order][last], value[alone][order][last]
-    fat = coo_array((values, (keys // shape[1], keys % shape[1])), shape=shape).tocsr()
-    return csr_array(_only(summed, ~is_fatpipe) + fat)
-
-
-def _only(matrix: csr_array, columns: NDArray[np.bool_]) -> csr_array:
-    """The matrix with the stored entries of the other columns dropped."""
-    entries = matrix.tocoo()
-    keep = columns[entries.coords[1]] & (entries.data > 0)
-    chosen = (entries.data[keep], (entries.coords[0][keep], entries.coords[1][keep]))
-    return coo_array(chosen, shape=matrix.shape).tocsr()
+    return np.where(counts > 0, found, np.arange(n))

@@ -7,24 +7,27 @@ from numpy.typing import NDArray
 
 from topocal.topo.jit import compiled
 
-__all__ = ["engine_times", "first_largest", "largest"]
+__all__ = ["engine_times", "first_largest", "largest", "least_slack"]
 
 _F = NDArray[np.float64]
 _I = NDArray[np.int64]
+_I32 = NDArray[np.int32]
 
 
 @compiled
-def largest(indptr: _I, column: _I, value: _F, x: _F) -> _F:
+def largest(indptr: _I32, column: _I32, value: _F, x: _F) -> _F:
     """Largest ``value + x`` of each row; -inf for an empty row."""
     found = np.full(len(indptr) - 1, -np.inf)
     for row in range(len(found)):
+        top = -np.inf
         for k in range(indptr[row], indptr[row + 1]):
-            found[row] = max(found[row], value[k] + x[column[k]])
+            top = max(top, value[k] + x[column[k]])
+        found[row] = top
     return found
 
 
 @compiled
-def first_largest(indptr: _I, column: _I, value: _F, x: _F, tie: float) -> _I:
+def first_largest(indptr: _I32, column: _I32, value: _F, x: _F, tie: float) -> _I:
     """Position of the first entry of each row that is within ``tie`` of its largest
     ``value + x``; -1 for a row that is empty or has no finite one."""
     found = np.full(len(indptr) - 1, -1, dtype=np.int64)
@@ -39,6 +42,14 @@ def first_largest(indptr: _I, column: _I, value: _F, x: _F, tie: float) -> _I:
                 found[row] = k
                 break
     return found
+
+
+@compiled
+def least_slack(indptr: _I32, column: _I32, value: _F, y: _F, bound: _F) -> None:
+    """Lower each column's bound to the least ``y - value`` of its rows."""
+    for row in range(len(indptr) - 1):
+        for k in range(indptr[row], indptr[row + 1]):
+            bound[column[k]] = min(bound[column[k]], y[row] - value[k])
 
 
 @compiled

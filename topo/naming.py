@@ -20,9 +20,11 @@ def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
     >>> sorted(["gpu10", "gpu2"], key=natural_key)
     ['gpu2', 'gpu10']
     """
-    parts = [p for p in _DIGITS.split(name) if p]
-    return (*((0, int(p)) if _is_count(p) else (1, p) for p in parts), (-1, name))
-
-
-def _is_count(part: str) -> bool:
-    return part.isdecimal() and part.isascii() and len(part) <= _LONGEST_NUMBER
+    key: list[tuple[int, int | str]] = []
+    for k, part in enumerate(_DIGITS.split(name)):
+        if k % 2 and len(part) <= _LONGEST_NUMBER and part.isascii():
+            key.append((0, int(part)))
+        elif part:
+            key.append((1, part))
+    key.append((-1, name))
+    return tuple(key)

@@ -41,6 +41,7 @@ from topocal.topo.validation import Problem, doubts, inconsistencies
 if TYPE_CHECKING:
     from topocal.topo.router import Router
     from topocal.topo.routing import Routes
+    from topocal.topo.rules import Rules
 
 __all__ = ["Problem", "Topology", "natural_key"]
 
@@ -134,6 +135,13 @@ class Topology:
 
         return Router(self)
 
+    @cached_property
+    def rules(self) -> Rules:
+        """What flows load, as arrays."""
+        from topocal.topo.rules import Rules
+
+        return Rules.of(self)
+
     def require_endpoints(self, names: Iterable[str], *, where: Where | None = None) -> None:
         """Check that all ``names`` are endpoints.
 
@@ -153,7 +161,10 @@ class Topology:
         table = self.resources | {r.id: r for r in resources}
         graph.graph["resources"] = dict(sorted(table.items(), key=lambda i: natural_key(i[0])))
         graph.graph["uses"] = [*self.uses, *uses]
-        return self._rerouted(Topology(graph))
+        changed = self._rerouted(Topology(graph))
+        if "links" in self.__dict__:
+            changed.__dict__["links"] = self.links
+        return changed
 
     def without_resources(self, names: Iterable[str]) -> Topology:
         """A copy without some resources, and without the uses of them."""
@@ -168,6 +179,9 @@ class Topology:
     def _rerouted(self, changed: Topology) -> Topology:
         """Routes do not depend on resources: a copy that differs in them alone keeps the routes."""
         changed.__dict__["_routes"] = self._routes
+        for known in ("endpoints", "accelerators", "router"):
+            if known in self.__dict__:
+                changed.__dict__[known] = self.__dict__[known]
         return changed
 
     def validate(self) -> list[Problem]:
