@@ -72,8 +72,8 @@ def redirect_ingress(device: str, to: str) -> list[str]:
     """Lines that lead what a device receives through another, where it can be limited."""
     return [
         f"qdisc add dev {device} clsact",
-        f"filter add dev {device} ingress protocol ip matchall action mirred egress redirect "
-        f"dev {to}",
+        f"filter add dev {device} ingress protocol ip u32 match u32 0 0 action mirred egress "
+        f"redirect dev {to}",
     ]
 
 
@@ -81,8 +81,8 @@ def redirect_both_ways(device: str, to: str) -> list[str]:
     """Lines that lead what a device receives and what it sends through one other."""
     return [
         *redirect_ingress(device, to),
-        f"filter add dev {device} egress protocol ip matchall action mirred egress redirect "
-        f"dev {to}",
+        f"filter add dev {device} egress protocol ip u32 match u32 0 0 action mirred egress "
+        f"redirect dev {to}",
     ]
 
 

@@ -148,12 +148,13 @@ def _run(shape: Shape, command: list[str]) -> int:
     with Fabric(shape.blueprint) as fabric:
         ranks = range(len(shape.blueprint.endpoints))
         running = [fabric.run(rank, command, environment=environment) for rank in ranks]
-        while any(c.status is None for c in running):
-            fabric.wait()
+        while True:
             for rank, ended in enumerate(running):
                 if ended.status:
                     return _tell(shape, rank, ended.status)
-    return 0
+            if all(c.status is not None for c in running):
+                return 0
+            fabric.wait()
 
 
 def _tell(shape: Shape, rank: int, status: int) -> int:
