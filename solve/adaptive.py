@@ -101,6 +101,9 @@ def _assumed(topology: Topology, model: Model) -> dict[str, float]:
         fitted = model.resources.get(name)
         if fitted is None or resource.sharing is Sharing.TIME_SHARED:
             continue
+        if fitted.status is Status.CONFOUNDED and not fitted.confounded_with:
+            # It may be no port at all but flows that take turns, which a fan is to tell.
+            continue
         pinned = fitted.status is Status.PINNED
         rate = fitted.capacity_Bps if pinned else fitted.low_Bps or fitted.capacity_Bps
         if rate:

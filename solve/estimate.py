@@ -17,6 +17,7 @@ tie can stop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -32,15 +33,29 @@ from topocal.solve.fitting_kernel import gather
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
 
-__all__ = ["HUBER", "Cost", "Estimate", "estimate", "huber", "largest_sigma", "predict_log_seconds"]
+__all__ = [
+    "HUBER",
+    "LEAST_KAPPA",
+    "LEAST_LOG_KAPPA",
+    "Cost",
+    "Estimate",
+    "estimate",
+    "huber",
+    "largest_sigma",
+    "predict_log_seconds",
+]
 
 HUBER: Final = 1.345
 """Threshold in noise units: 95 % efficient on Gaussian noise (Huber 1981, table 4.1)."""
 
+PRIOR_UNIT: Final = 0.03
+"""Distances from a specification count in units of the noise, but of 3 % at least: machines
+reach 70 to 100 % of what is specified, and such a distance must not cost as much as supposing
+a resource that nobody specified."""
+
 PRIOR: Final = 0.3
-"""Pull to a nominal capacity, per noise unit: a resource leaves it only for more than the
-scatter of one observation; of what is measured it moves one observation by 0.15 deviations,
-n of them by n times less."""
+"""Pull to a nominal capacity, per unit: of what is measured it moves one observation by 0.15
+deviations at most, n of them by n times less."""
 
 LEANING: Final = 1e-2
 """Pull to the slowest value that the data allows, where no specification gives one: only what
@@ -59,6 +74,11 @@ MOST_STEPS: Final = 40
 MOST_SWEEPS: Final = 4
 DOUBT: Final = 2.5
 """Deviations from which an observation is badly met."""
+
+LEAST_KAPPA: Final = 0.85
+"""Least overlap factor that still is time-sharing: below it a fan of unlike senders hardly
+differs from one that shares bytes (published: 0.98)."""
+LEAST_LOG_KAPPA: Final = math.log(LEAST_KAPPA)
 
 LEAST_GAIN: Final = 1e-5
 """Relative fall of the cost below which a stage ends; the soft ones only lead the way."""
@@ -143,7 +163,7 @@ class Cost:
         # No resource is busy for longer than a pattern took: what the data proves, the fit
         # must not break, up to the noise of the figure that proves it.
         self.limit = bound + PROOF_SIGMAS * largest_sigma(rows)
-        self.unit = float(np.median(rows.sigma)) if len(rows.sigma) else 1.0
+        self.unit = max(PRIOR_UNIT, float(np.median(rows.sigma))) if len(rows.sigma) else 1.0
 
     def __call__(self, x: NDArray[np.float64], log_kappa: NDArray[np.float64]) -> float:
         """The cost at a point."""
@@ -169,7 +189,7 @@ class Cost:
             new_x = x.copy()
             new_x[self.columns] += fraction * step
             new_x[self.columns] = np.minimum(new_x, self.limit)[self.columns]
-            new_kappa = np.minimum(0.0, log_kappa + fraction * step_kappa)
+            new_kappa = np.clip(log_kappa + fraction * step_kappa, LEAST_LOG_KAPPA, 0.0)
             value = self(new_x, new_kappa)
             if value < best:
                 return new_x, new_kappa, value

@@ -127,6 +127,7 @@ def _model(
         np.isfinite(nominal_prior(best.topology)),
         supposed,
     )
+    known = _with_open_ports(known, verdict)
     names = [o.name for o in best.rows.observations]
     kappa = np.exp(best.estimate.log_kappa)
     engines = {best.candidates.engines[key]: float(kappa[key[1]]) for key in verdict.time_shared}
@@ -165,6 +166,7 @@ def _model(
         noise=consistency.noise,
         sharing=verdict.text,
         undecided=verdict.undecided,
+        undecided_endpoints=verdict.undecided_endpoints,
         findings=tuple(_findings(consistency, residuals)),
         left_out=consistency.left_out,
         residuals=residuals,
@@ -174,6 +176,18 @@ def _model(
         notes=(*topology.graph.graph["notes"], *observed.notes),
         sources=sources,
     )
+
+
+def _with_open_ports(known: list[Knowledge], verdict: SharingVerdict) -> list[Knowledge]:
+    """Ports that only fans pin, at endpoints that may as well serve these by turns, are not."""
+    result = list(known)
+    for port, fans in verdict.fans_at.items():
+        one = known[port]
+        if one.status is Status.PINNED and fans.issuperset(one.pinned_by):
+            result[port] = replace(
+                one, status=Status.CONFOUNDED, low_x=-math.inf, error=math.nan, pinned_by=()
+            )
+    return result
 
 
 def _kept(topology: Topology, names: Sequence[str], engines: dict[str, float]) -> Topology:

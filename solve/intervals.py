@@ -169,6 +169,14 @@ def _evidence(
         else:
             clear.setdefault(resource, []).append(row)
 
+    def own_rivals(pair: int, margin: float) -> set[int]:
+        """What else a flow crosses that may set its pace alone."""
+        span = slice(rows.pair_weight.indptr[pair], rows.pair_weight.indptr[pair + 1])
+        columns, weight = rows.pair_weight.indices[span], rows.pair_weight.data[span]
+        pace = float(weight[binding[pair] - span.start] + x[columns[binding[pair] - span.start]])
+        slowest = np.where(alone[columns], weight + bound[columns], -np.inf)
+        return set(columns[slowest > pace - margin].tolist())
+
     for s in range(len(rows.log_seconds)):
         span = slice(rows.log_load.indptr[s], rows.log_load.indptr[s + 1])
         columns = rows.log_load.indices[span]
@@ -182,8 +190,9 @@ def _evidence(
             # The engine's time is mostly that of one flow: then it tells what that one passes.
             for at in range(shared.indptr[longest], shared.indptr[longest + 1]):
                 if shares[at] >= 0.5:
-                    r = int(rows.pair_weight.indices[binding[shared.pair[at]]])
-                    note(r, s, close - {r})
+                    pair = int(shared.pair[at])
+                    r = int(rows.pair_weight.indices[binding[pair]])
+                    note(r, s, (close | own_rivals(pair, margin)) - {r})
         elif top[s] >= 0:
             r = int(rows.log_load.indices[top[s]])
             others = set(columns[slowest > highest[s] - margin].tolist()) - {r}

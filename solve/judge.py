@@ -1,21 +1,26 @@
 """Does one endpoint share bytes or time?  Its own fans are asked, all else as fitted.
 
-Time: the engine's busy time, with the overlap factor of its side (or, while that side has
-none yet, the best single one).  Bytes: the best capacity of its port that all other
-observations allow.  Both answers are closed forms over the few observations at hand.
+Bytes: the best capacity of its port that all other observations allow.  Time: that, or the
+engine's busy time where it is longer, with the overlap factor of its side (or, while that
+side has none yet, the best single one).  Both answers are closed forms over the few
+observations at hand.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.solve.estimate import Estimate, huber
+from topocal.solve.estimate import LEAST_LOG_KAPPA, Estimate, huber
 from topocal.solve.rows import Rows, row_max
 
-__all__ = ["Judge"]
+__all__ = ["SAME_SIGMAS", "Judge"]
+
+SAME_SIGMAS: Final = 3.0
+"""Capacities closer than that, in deviations of an observation, are one number."""
 
 
 class Judge:
@@ -55,6 +60,7 @@ class Judge:
         self._port_ptr, self._port_row = by_column.indptr, by_column.indices
         self._port_load = by_column.data
         self._price = math.log(max(2, len(rows.log_seconds)))
+        self._same = SAME_SIGMAS * float(np.median(rows.sigma)) if len(rows.sigma) else 0.0
 
     def prefers_time(self, engine: int, port: int, side: int) -> float:
         """How much cheaper an endpoint's observations are when it shares time, not bytes.
@@ -78,17 +84,28 @@ class Judge:
         def misfit(predicted: NDArray[np.float64]) -> float:
             return float(huber((np.maximum(level, predicted) - seconds) / sigma).sum())
 
-        if self._has_kappa[side]:
-            time = misfit(busy)
-        else:
-            shifts = np.unique(np.minimum(0.0, np.append(seconds - busy, 0.0)))
-            time = min(misfit(busy + shift) for shift in shifts) + self._price
         span = slice(self._port_ptr[port], self._port_ptr[port + 1])
         load = np.full(len(rows.log_seconds), -np.inf)
         load[self._port_row[span]] = self._port_load[span]
         elsewhere = np.setdiff1d(self._port_row[span], here)
         bound = float((rows.log_seconds[elsewhere] - load[elsewhere]).min(initial=np.inf))
         tries = np.unique(np.minimum(np.append(seconds - load[here], -np.inf), bound))
-        price = 0.0 if np.isfinite(self._prior[port]) else self._price
-        bytes_ = min(misfit(load[here] + x) + (price if np.isfinite(x) else 0.0) for x in tries)
+        shifts = np.zeros(1)
+        price = 0.0
+        if not self._has_kappa[side]:
+            shifts = np.unique(np.clip(np.append(seconds - busy, 0.0), LEAST_LOG_KAPPA, 0.0))
+            price = self._price
+        bytes_ = time = math.inf
+        for x in tries:
+            alone = load[here] + x
+            own = self._price_of(x, bound, port)
+            bytes_ = min(bytes_, misfit(alone) + own)
+            # Who takes turns still has a port.
+            for shift in shifts:
+                time = min(time, misfit(np.maximum(alone, busy + shift)) + own + price)
         return bytes_ - time
+
+    def _price_of(self, x: float, bound: float, port: int) -> float:
+        """A port's capacity is a number of its own, unless something else says it."""
+        said = not np.isfinite(x) or x >= bound or abs(x - self._prior[port]) <= self._same
+        return 0.0 if said else self._price

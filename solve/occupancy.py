@@ -114,6 +114,7 @@ class _Rates:
         self._names = resources
         self._noise = model.noise
         self._undecided = model.undecided
+        self._undecided_ends = frozenset(model.undecided_endpoints)
         self._fatpipe = np.array([r.sharing is Sharing.FATPIPE for r in table])
         self._engine = np.array([r.sharing is Sharing.TIME_SHARED for r in table])
         self._kappa = np.array([1.0 if r.kappa is None else r.kappa for r in table])
@@ -206,13 +207,13 @@ class _Rates:
     def _by_turns(
         self, flows: tuple[Flow, ...], own_s: NDArray[np.float64], engines: set[str]
     ) -> Iterator[tuple[str, float]]:
-        """Endpoints of two flows or more on an undecided side that have no engine."""
-        for side in self._undecided:
-            word = "sender" if side else "receiver"
+        """Undecided endpoints of two flows or more that have no engine."""
+        for side, word in ((0, "receiver"), (1, "sender")):
             ends = [f.source if side else f.destination for f in flows]
             for end in dict.fromkeys(ends):
+                open_ = side in self._undecided or (end, side) in self._undecided_ends
                 mine = [k for k, e in enumerate(ends) if e == end]
-                if len(mine) > 1 and f"{end}.{word}.engine" not in engines:
+                if open_ and len(mine) > 1 and f"{end}.{word}.engine" not in engines:
                     yield f"{word} {end}", float(own_s[mine].sum())
 
     def _without_series(self, matrix: csr_array) -> NDArray[np.int64]:

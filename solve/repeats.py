@@ -50,7 +50,7 @@ table 4.1)."""
 _STEPS: Final = 6
 """Renewals of the weights; from the median, each leaves a tenth of the way or less."""
 
-CENTRE_EFFICIENCY: Final = 0.95 ** -0.5
+CENTRE_EFFICIENCY: Final = 0.95**-0.5
 """Standard error of that centre against that of a mean."""
 
 Floats = NDArray[np.float64]

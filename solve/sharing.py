@@ -19,7 +19,7 @@ its other observations allow.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve.candidates import RECEIVER, SENDER, Candidates
-from topocal.solve.estimate import Estimate, estimate, huber
-from topocal.solve.judge import Judge
+from topocal.solve.estimate import LEAST_KAPPA, Estimate, estimate, huber
+from topocal.solve.judge import SAME_SIGMAS, Judge
 from topocal.solve.polish import MOST_OBSERVATIONS, polish
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Observation, Rows, build_rows
@@ -53,10 +53,6 @@ VERY_STRONG: Final = 10.0
 SIGMAS: Final = 3.0
 """An observation is still unexplained when it is predicted too short by this many deviations."""
 
-LEAST_KAPPA: Final = 0.85
-"""Least overlap factor that still is time-sharing: below it a fan of unlike senders hardly
-differs from one that shares bytes (published: 0.98)."""
-
 MOST_ROUNDS: Final = 3
 """Rounds of judging endpoints."""
 
@@ -76,12 +72,19 @@ class SharingVerdict:
         BIC of capacities alone less that of the chosen hypothesis.
     undecided
         Sides (0 receiving, 1 sending) on which the data cannot tell bytes from time.
+    undecided_endpoints
+        Endpoints and sides whose own fans do not tell, where those of others disagree.
+    fans_at
+        By column of the port of an endpoint that may share bytes or time: the observations
+        of its fans, which say nothing sure of that port.
     text
         The same in a sentence.
     """
 
     time_shared: frozenset[tuple[str, int]]
     undecided: tuple[int, ...]
+    undecided_endpoints: tuple[tuple[str, int], ...]
+    fans_at: Mapping[int, frozenset[int]]
     advantage: float
     text: str
 
@@ -177,6 +180,7 @@ class _Problem:
         # Of capacities in series the first stands for all, with the slowest nominal value.
         self._alone = rows.series == np.arange(len(rows.resources))
         self.prior = _slowest_of_series(nominal_prior(candidates.topology), rows.series)
+        self._supposed = np.array([name in candidates.rank for name in rows.resources], dtype=bool)
         self._column = {name: k for k, name in enumerate(rows.resources)}
         self.none = np.zeros(len(rows.resources), dtype=bool)
         self._price = math.log(max(2, len(rows.observations)))
@@ -212,26 +216,50 @@ class _Problem:
         # Not from another hypothesis: its capacities may already stand where a fan put them.
         result = self._select(rows, active, self._by_pairs if start is None else start.estimate)
         sides = len(np.unique(rows.shared.side))
-        numbers = self._count(result, active & ~self._paired & ~self._base_known(), rows) + sides
+        numbers = self._count(result, active & ~self._paired, rows) + sides
         bic = result.objective + numbers * self._price
         return Fit(self.candidates, rows, result, active, engines, numbers, bic)
-
-    def _base_known(self) -> NDArray[np.bool_]:
-        return np.isfinite(self.prior)
 
     def _select(self, rows: Rows, active: NDArray[np.bool_], start: Estimate | None) -> Estimate:
         """Fit, and add to ``active`` what the observations demand, until they demand no more."""
         bound = upper_bounds(rows)
-        refused = ~self._alone
-        result = estimate(rows, self.prior, active, start)
+        first = estimate(rows, self.prior, active, start)
+        result, added = self._add(rows, bound, active, first, ~self._alone)
+        if len(rows.observations) > MOST_OBSERVATIONS:
+            return result
+        # One supposed resource may half explain what links of the machine explain in full.
+        for doubted in [k for k in added if self._supposed[k]]:
+            fewer = active.copy()
+            fewer[doubted] = False
+            refused = ~self._alone
+            refused[doubted] = True
+            again = estimate(rows, self.prior, fewer, result)
+            other, instead = self._add(rows, bound, fewer, again, refused)
+            more = len(instead) - 1
+            if other.objective + more * self._price <= result.objective + WORTH_A_MENTION:
+                result, active[:] = other, fewer
+        return result
+
+    def _add(
+        self,
+        rows: Rows,
+        bound: NDArray[np.float64],
+        active: NDArray[np.bool_],
+        result: Estimate,
+        refused: NDArray[np.bool_],
+    ) -> tuple[Estimate, list[int]]:
+        """The fit with what is demanded, added to ``active`` one by one, and what was added."""
+        added: list[int] = []
+        refused = refused.copy()
         while True:
             wanted = self._most_wanted(rows, result, bound, active | refused)
             if wanted is None:
-                return result
+                return result, added
             active[wanted] = True
             extended = estimate(rows, self.prior, active, result)
             if result.objective - extended.objective > self._price:
                 result = extended
+                added.append(wanted)
             else:
                 active[wanted], refused[wanted] = False, True
 
@@ -261,11 +289,12 @@ class _Problem:
         best = int(ranked[0])
         return best if promise[best] > self._price else None
 
-    @staticmethod
-    def _count(result: Estimate, added: NDArray[np.bool_], rows: Rows) -> int:
-        """Numbers that only concurrent observations needed: capacities that agree count once."""
-        alike, distinct = np.sort(result.x[added & (rows.crowd > 0)]), 0
-        width = 2 * SIGMAS * float(np.median(rows.sigma)) if len(rows.sigma) else 0.0
+    def _count(self, result: Estimate, added: NDArray[np.bool_], rows: Rows) -> int:
+        """Numbers that only concurrent observations needed: capacities that agree count once,
+        and those that pass what their specification says do not count."""
+        width = 2 * SAME_SIGMAS * float(np.median(rows.sigma)) if len(rows.sigma) else 0.0
+        said = np.abs(result.x - self.prior) <= width / 2
+        alike, distinct = np.sort(result.x[added & (rows.crowd > 0) & ~said]), 0
         while len(alike):
             distinct += 1
             alike = alike[alike > alike[0] + width]
@@ -341,19 +370,35 @@ class _Problem:
 
     def _wishes(self, fit: Fit) -> list[tuple[int, float]]:
         """Engines whose endpoint's fans would rather have them the other way, the surest first."""
+        found = [
+            (engine, abs(prefers_time))
+            for (_, engine, prefers_time, sure) in self.evidence(fit)
+            if sure and (prefers_time > 0) != fit.engines[engine]
+        ]
+        return sorted(found, key=lambda one: (-one[1], one[0]))
+
+    def evidence(self, fit: Fit) -> Iterator[tuple[tuple[str, int], int, float, bool]]:
+        """Of each endpoint and side: its engine, how much its own fans prefer time to bytes, and
+        whether that decides."""
         spread = self._spread(self.rows, fit.estimate)
         telling = set(self.rows.shared.resource[spread > SPREAD].tolist())
         judge = Judge(self.rows, fit.estimate, fit.active, fit.engines, self.prior)
-        found = []
-        for (endpoint, side), name in self.candidates.engines.items():
+        for key, name in self.candidates.engines.items():
             engine = self._column[name]
             # Flows that are alike tell too, where other patterns say what the port passes.
             worth = WORTH_A_MENTION if engine in telling else VERY_STRONG
-            port = int(self.rows.series[self._column[self.candidates.ports[endpoint, side]]])
-            prefers_time = judge.prefers_time(engine, port, side)
-            if abs(prefers_time) > worth and (prefers_time > 0) != fit.engines[engine]:
-                found.append((engine, abs(prefers_time)))
-        return sorted(found, key=lambda one: (-one[1], one[0]))
+            prefers_time = judge.prefers_time(engine, self.port_of(key), key[1])
+            yield key, engine, prefers_time, abs(prefers_time) > worth
+
+    def port_of(self, key: tuple[str, int]) -> int:
+        """Column that stands for the port of an endpoint's side."""
+        return int(self.rows.series[self._column[self.candidates.ports[key]]])
+
+    def fans_of(self, key: tuple[str, int]) -> frozenset[int]:
+        """Observations with several flows at an endpoint's side."""
+        shared = self.rows.shared
+        engine = self._column[self.candidates.engines[key]]
+        return frozenset(shared.row[shared.resource == engine].tolist())
 
 
 def _verdict(
@@ -394,12 +439,35 @@ def _verdict(
             "receivers: the data cannot tell whether they share bytes or time; they are taken to "
             "share bytes. A fan whose senders differ by 30 % or more alone would tell"
         )
+    undecided = tuple(side for side in (RECEIVER, SENDER) if side not in settled)
+    single = _undecided_endpoints(problem, chosen, undecided)
+    open_ends = {
+        key
+        for key in problem.candidates.engines
+        if key not in at_work and (key[1] in undecided or key in single)
+    }
     return SharingVerdict(
         time_shared=at_work,
-        undecided=tuple(side for side in (RECEIVER, SENDER) if side not in settled),
+        undecided=undecided,
+        undecided_endpoints=single,
+        fans_at={problem.port_of(key): problem.fans_of(key) for key in sorted(open_ends)},
         advantage=advantage,
         text=text + _exceptions(problem, at_work, best),
     )
+
+
+def _undecided_endpoints(
+    problem: _Problem, fit: Fit, undecided: Sequence[int]
+) -> tuple[tuple[str, int], ...]:
+    """Where endpoints of a side differ, none follows the others: those that do not tell."""
+    states: dict[int, set[bool]] = {}
+    weak = []
+    for key, engine, _, sure in problem.evidence(fit):
+        states.setdefault(key[1], set()).add(bool(fit.engines[engine]))
+        if not sure:
+            weak.append(key)
+    mixed = {side for side, found in states.items() if len(found) > 1} - set(undecided)
+    return tuple(key for key in weak if key[1] in mixed)
 
 
 def _concurrent(fit: Fit) -> int:

@@ -323,7 +323,8 @@ def test_supplements_that_were_measured_are_not_repeated() -> None:
 
 # A fit finds gpu3 to send and receive 10 GB/s where all were thought to pass 20.  The fans of
 # the first round, at gpu0 from gpu1 and gpu2, tell nothing of turns: equal senders never do.
-# With gpu3 among them, 1/20 + 1/10 by turns, against 1/10 at once.  And the card that was tried
+# With gpu3 among them, 1/20 + 1/10 by turns, against 1/10 at once; where the first fan was one
+# of gpu3, that of the two fastest comes to compare it with.  And the card that was tried
 # both ways with gpu3 was not filled by it: it is tried again with another.
 def test_after_a_fit_only_what_it_makes_worthwhile_is_new() -> None:
     topology = star(20, 20, 20, 20)
@@ -337,12 +338,13 @@ def test_after_a_fit_only_what_it_makes_worthwhile_is_new() -> None:
         measured=[p.pattern for p in first.patterns],
     )
     fans = [p for p in again.patterns if p.reasons[0].purpose is not Purpose.BOTH_WAYS]
-    assert 0 < len(fans) <= 6
+    telling = [p for p in fans if p.reasons[0].ratio is not None]
+    assert 0 < len(telling) <= 6
     for planned in fans:
         (reason,) = planned.reasons
         assert reason.purpose in (Purpose.FAN_IN_SHARING, Purpose.FAN_OUT_SHARING)
-        assert reason.ratio == pytest.approx(1.5)
-        assert "gpu3" in {end for pair in planned.flows for end in pair}
+        assert ("gpu3" in {end for pair in planned.flows for end in pair}) == (planned in telling)
+        assert reason.ratio == (pytest.approx(1.5) if planned in telling else None)
     (check,) = [p for p in again.patterns if p not in fans]
     assert "gpu3" not in {end for pair in check.flows for end in pair}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from topocal.console import safe
+from topocal.solve.status import Status
 from topocal.topo.units import format_rate
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def basis(resource: FittedResource) -> str:
         return "pinned by " + _some(resource.pinned_by)
     if resource.confounded_with:
         return "or else " + _some(resource.confounded_with)
+    if resource.status is Status.CONFOUNDED:
+        return "or else its flows take turns"
     return str(resource.status)
 
 
