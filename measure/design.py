@@ -7,7 +7,8 @@ pinned yet the slowest speed that they allow, and designs again.  What no patter
 pin is said with its reason.
 
 To these come patterns about what no topology says
-(:mod:`topocal.measure.supplements`, :mod:`topocal.measure.opposed`).  A pattern that
+(:mod:`topocal.measure.supplements`, :mod:`topocal.measure.opposed`,
+:mod:`topocal.measure.crowds`).  A pattern that
 serves several purposes is measured once.
 """
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from topocal.measure.assembly import Budget, Drafts, Runs, assemble
 from topocal.measure.crossings import TIME_SHARED
+from topocal.measure.crowds import crowds
 from topocal.measure.findings import Verdict
 from topocal.measure.opposed import connections, opposed_flows
 from topocal.measure.pinning import Search
@@ -78,7 +80,8 @@ def design(
         Patterns that were measured already: what they tell needs no supplement.  A pattern
         that is needed to pin a resource may still be one of them.
     supplements
-        Whether to add what no topology says: sharing at endpoints, lone flows, both ways.
+        Whether to add what no topology says: sharing at endpoints, lone flows, both ways,
+        many flows at once.
     sizes_bytes, repeats, warm_ups
         How each pattern is run.
     clear_ratio
@@ -213,7 +216,7 @@ def _add_checks(
     done: Sequence[tuple[int, ...]],
     known: Sequence[Verdict | None],
 ) -> None:
-    """Lone flows, and flows both ways over each connection."""
+    """Lone flows, flows both ways over each connection, and many flows at once."""
     peers = [d.rows[0] for d in drafts if len(d.rows) == 1]
     for flow in lone_flows(search, peers, [rows[0] for rows in done if len(rows) == 1]):
         drafts.add((flow.row,), *setting.alone(flow.row, flow.is_far))
@@ -225,3 +228,5 @@ def _add_checks(
     directions = connections(setting.topology, search)
     for check in opposed_flows(search, directions, pinned_by, done):
         drafts.add(check.rows, *setting.both_ways(check.classes, check.ratio))
+    for crowd in crowds(search, {frozenset(rows) for rows in done}):
+        drafts.add(crowd.rows, *setting.crowd(crowd.endpoint, len(crowd.rows)))

@@ -77,6 +77,8 @@ class Purpose(StrEnum):
     BOTH_WAYS = "both-ways"
     """Whether both directions of a connection are independent; ``ratio``: how much longer it
     would take were they one."""
+    CROWD = "crowd"
+    """Whether many flows at once get less than few do; ``ratio``: how many flows."""
     SWEEP = "sweep"
     """Nothing in particular: part of an exhaustive sweep."""
 

@@ -180,6 +180,13 @@ class Setting:
         reason = Reason(purpose=Purpose.ALONE, about=f"{source}->{destination}")
         return reason, Worth((Purpose.ALONE, is_far), 0.5 * float(share))
 
+    def crowd(self, endpoint: int, flows: int) -> tuple[Reason, Worth]:
+        """The purpose of many flows at one endpoint, or (-1) at all."""
+        ends = self.crossings.endpoints
+        about = ends[endpoint] if endpoint >= 0 else f"{ends[0]} to {ends[-1]}"
+        reason = Reason(purpose=Purpose.CROWD, about=about, ratio=float(flows))
+        return reason, Worth((Purpose.CROWD, endpoint >= 0), 0.5 / len(ends))
+
     def both_ways(self, groups: tuple[int, int], ratio: float) -> tuple[Reason, Worth]:
         """The purpose of flows that oppose each other on a connection."""
         one, other = groups

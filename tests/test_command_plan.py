@@ -51,10 +51,11 @@ def test_it_tells_counts_costs_and_what_each_pattern_is_for(run: Run) -> None:
     assert ran.status == 0
     assert ran.err == ""
     text = " ".join(ran.out.split())
-    assert "l40s: 39 patterns between 8 endpoints in" in text
+    assert "l40s: 44 patterns between 8 endpoints in" in text
     assert "an exhaustive sweep has 155" in text
     assert "expected: " in text
-    assert "512 MiB of buffers" in text
+    # Seven flows into one card, and at 256 MiB a buffer for each.
+    assert "1792 MiB of buffers" in text
     assert "9 sizes from 4 KiB to 256 MiB, 5 repeats and 1 warm-up each" in text
     assert "note: capacity unknown (smp from socket to socket" in text
     row = next(line for line in ran.out.splitlines() if line.strip().startswith("switch0->gpu0 "))
