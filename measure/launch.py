@@ -88,9 +88,8 @@ def launch(
     """Do ``work`` in ``count`` processes and wait for all of them.
 
     Before ``enter``, a child has ``RANK``, ``LOCAL_RANK``, ``WORLD_SIZE``,
-    ``LOCAL_WORLD_SIZE`` set, and ``GLOO_SOCKET_IFNAME`` and ``NCCL_SOCKET_IFNAME`` to ``lo``
-    where they were not: nothing listens beyond this host.  SIGINT is the parent's: it ends
-    the children and raises.
+    ``LOCAL_WORLD_SIZE`` set, and ``GLOO_SOCKET_IFNAME`` to ``lo`` where it was not: nothing
+    listens beyond this host.  SIGINT is the parent's: it ends the children and raises.
 
     Parameters
     ----------
@@ -223,7 +222,6 @@ class _Launch:
             LOCAL_WORLD_SIZE=str(self._count),
         )
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
 
     def _promise(self, rank: int, seconds: float) -> None:
         self._promises[rank] = time.monotonic() + seconds

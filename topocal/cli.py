@@ -13,12 +13,14 @@ from typing import Annotated, Any
 
 import typer
 
+from topocal.commands.assign import assign
 from topocal.commands.demo import demo
 from topocal.commands.discover import discover
 from topocal.commands.explain import explain
 from topocal.commands.fabric import fabric
 from topocal.commands.fit import fit
 from topocal.commands.gather import gather
+from topocal.commands.measure import measure
 from topocal.commands.plan import plan
 from topocal.commands.predict import predict
 from topocal.commands.read import read
@@ -64,12 +66,14 @@ app.command(name="gather")(gather)
 app.command(name="read")(read)
 app.command(name="show")(show)
 app.command(name="plan")(plan)
+app.command(name="measure")(measure)
 app.command(name="fabric")(fabric)
 app.command(name="fit")(fit)
 app.command(name="predict")(predict)
 app.command(name="explain")(explain)
 app.command(name="simulate")(simulate)
 app.command(name="report")(report)
+app.command(name="assign")(assign)
 app.command(name="demo")(demo)
 
 

@@ -1,0 +1,403 @@
+"""Runs plans on a group of processes: the first rank's work besides its own messages.
+
+For each batch: one warm-up (from which follows how often a short pattern is repeated
+within one timing), the repeats, more of them in place of what looks wrong; then the
+timings go to the journal, and only then comes the next batch.  Between batches, now and
+then, a reference pattern tells whether the machine is still what it was.
+
+How short patterns are timed
+    A timing lasts :data:`SHORTEST_S` or longer: the pattern runs back to back so often,
+    every rank beginning anew as soon as its own messages are done, and the time is divided
+    by the number.  What is added to it once (a start that is late, the first wake-up)
+    weighs little then; ranks do not run ahead of each other by more than one message, as
+    none has more than one under way.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from topocal.measure.checks import doubts, drifted, is_spread
+from topocal.measure.crew import Crew, WrongBytesError
+from topocal.measure.journal import Journal
+from topocal.measure.memory import refuse_too_much
+from topocal.measure.orders import Prepare, Report
+from topocal.measure.plan import Plan
+from topocal.measure.samples import Measurements, Sample
+from topocal.measure.schedule import Batch, absent_patterns, batches, buffers, exchanges
+from topocal.topo.flow import Pattern
+from topocal.topo.naming import natural_key
+from topocal.topo.units import format_bytes
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["SHORTEST_S", "TIMEOUT_S", "Coordinator", "Settings"]
+
+SHORTEST_S: Final = 5e-3
+"""Starts of ranks on one host lie 0.1 to 0.5 ms apart; of this that is a tenth at most."""
+
+TIMEOUT_S: Final = 60.0
+
+_SLOWEST_BPS: Final = 10e6
+"""What passes less than Fast Ethernet (100 Mbit/s, 12.5 MB/s) is taken for stuck."""
+
+_MOST_ITERATIONS: Final = 1000
+_THINK_S: Final = 3600.0
+"""How long ranks wait between plans, while the first one fits and designs."""
+
+_CHECK_EVERY_S: Final = 20.0
+_CHECKS: Final = 5
+_UNCOUNTED: Final = 2
+_REFERENCE_S: Final = 20e-3
+"""The reference is measured at the smallest size that takes so long, or at the largest as often
+as that takes: quick, and still more than chance."""
+
+_MOST_AGAIN: Final = 2
+"""A machine that changes more often than that is measured as it is, and that is told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a plan is run.
+
+    Attributes
+    ----------
+    issues
+        How messages are handed over: ``group``, ``one-by-one``, or both in turn.
+    verify
+        Whether every payload is read back and compared.
+    shortest_s
+        What a timing lasts at least.
+    timeout_s
+        How long a rank may take for anything besides moving bytes.
+    check_every_s
+        How often the reference pattern is measured.
+    """
+
+    issues: tuple[str, ...] = ("group",)
+    verify: bool = True
+    shortest_s: float = SHORTEST_S
+    timeout_s: float = TIMEOUT_S
+    check_every_s: float = _CHECK_EVERY_S
+
+
+class Coordinator:
+    """A group of processes as a :class:`~topocal.measure.machine.Machine`.
+
+    Parameters
+    ----------
+    member
+        This process, which is rank 0.
+    names
+        The endpoint of each rank.
+    settings
+        How plans are run.
+    journal
+        Where timings go; its session has begun.
+    advance
+        Called with the number of batches that are done, and of those to do.
+    tell
+        Called with sentences for the user.
+    """
+
+    def __init__(
+        self,
+        crew: Crew,
+        *,
+        settings: Settings,
+        journal: Journal,
+        advance: Callable[[int, int], None] = lambda done, total: None,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._crew, self._settings, self._journal = crew, settings, journal
+        self._advance, self._tell = advance, tell
+        self._rank_of = {name: rank for rank, name in enumerate(crew.names)}
+        self._began = time.monotonic()
+        self._step = -1
+        self._times_again = 0
+
+    def run(self, plan: Plan) -> Measurements:
+        """Time every pattern of the plan, but for what the journal has of it.
+
+        Raises
+        ------
+        MeasurementError
+            When a rank dies, hangs, or gets other bytes than were sent; what was measured
+            before is in the journal.
+        InputError
+            When there is not enough memory, or the journal cannot be written.
+        """
+        self._step += 1
+        present = self._crew.names
+        absent = absent_patterns(plan, present)
+        if absent:
+            self._note(
+                f"left out {len(absent)} patterns of endpoints that are not in the group, "
+                f"such as {absent[0]}"
+            )
+        measured = self._journal.measured(self._step)
+        due = list(batches(plan, self._settings.issues, present, measured))
+        if due:
+            self._prepare(plan)
+            self._crew.set_clocks()
+            self._measure_all(plan, due)
+        self._crew.wait(_THINK_S)
+        return self._journal.measurements(self._step)
+
+    def _note(self, text: str) -> None:
+        self._journal.remark(text)
+        self._tell(text)
+
+    def _prepare(self, plan: Plan) -> None:
+        """Buffers everywhere, after a look at what is free."""
+        counts = buffers(plan, self._crew.names)
+        each = int(plan.sizes_bytes[-1])
+        needs = {self._rank_of[name]: (s + r) * each for name, (s, r) in counts.items()}
+        refuse_too_much(needs, self._crew.survey(), self._crew.names)
+        most = max(needs, key=lambda rank: needs[rank])
+        self._tell(
+            f"buffers: {format_bytes(needs[most])} on {self._crew.name(most)}, "
+            f"{format_bytes(sum(needs.values()))} in all"
+        )
+        self._crew.prepare(
+            {
+                self._rank_of[name]: Prepare(sends=s, receives=r, bytes_each=each)
+                for name, (s, r) in counts.items()
+            }
+        )
+
+    def _measure_all(self, plan: Plan, due: Sequence[Batch]) -> None:
+        reference = _Reference(self, due)
+        since: list[Batch] = []
+        checked = time.monotonic()
+        for number, batch in enumerate(due):
+            self._measure(plan, batch)
+            since.append(batch)
+            self._advance(number + 1, len(due))
+            if time.monotonic() - checked >= self._settings.check_every_s or batch is due[-1]:
+                ratio = reference.change()
+                if ratio is not None:
+                    self._again(plan, since, reference, ratio)
+                since, checked = [], time.monotonic()
+
+    def _again(
+        self, plan: Plan, since: Sequence[Batch], reference: _Reference, ratio: float
+    ) -> None:
+        """The machine has changed: measure once more what may have been measured on the way."""
+        numbers = sorted({batch.round for batch in since})
+        self._times_again += 1
+        last = self._times_again > _MOST_AGAIN
+        self._note(
+            f"drift: {reference.name} took {ratio:.3g} times as long after round {numbers[-1]}; "
+            + ("the machine keeps changing, and is taken as it is" if last else "measured again:")
+            + ("" if last else f" rounds {numbers[0]} to {numbers[-1]}")
+        )
+        if last:
+            return
+        for number in numbers:
+            self._journal.set_aside(
+                self._step, number, f"the reference took {ratio:.3g} times as long afterwards"
+            )
+        for batch in since:
+            self._measure(plan, batch)
+
+    def _measure(self, plan: Plan, batch: Batch) -> None:
+        """One batch, and its line in the journal."""
+        limit = self._limit(batch.patterns, [1] * len(batch.patterns))
+        runs = plan.warm_ups + 2 * plan.repeats + 3
+        self._crew.wait(runs * (limit + self._settings.timeout_s))
+        samples: list[Sample] = []
+        try:
+            iterations = self._warm_up(plan, batch, samples)
+            self._repeat(plan, batch, iterations, samples)
+        finally:
+            if samples:
+                after = time.monotonic() - self._began
+                self._journal.add(self._step, batch.round, samples, after_s=after)
+
+    def _warm_up(self, plan: Plan, batch: Batch, samples: list[Sample]) -> list[int]:
+        """Runs that do not count; how often each pattern has to run in one timing."""
+        iterations = [1] * len(batch.patterns)
+        for _ in range(max(1, plan.warm_ups)):
+            found = self.time(batch, batch.patterns, iterations, samples)
+            samples += (_aside(s, "warm-up") for s in found)
+        for _ in range(2):  # The first run may be slow, and tells too few.
+            wanted = [
+                min(_MOST_ITERATIONS, math.ceil(self._settings.shortest_s / s.seconds))
+                for s in found
+            ]
+            if all(w <= 1.5 * k for w, k in zip(wanted, iterations, strict=True)):
+                break
+            iterations = [max(w, k) for w, k in zip(wanted, iterations, strict=True)]
+            found = self.time(batch, batch.patterns, iterations, samples)
+            samples += (_aside(s, "warm-up") for s in found)
+        return iterations
+
+    def _repeat(
+        self, plan: Plan, batch: Batch, iterations: Sequence[int], samples: list[Sample]
+    ) -> None:
+        """The repeats, and more of them in place of doubtful ones; all go to ``samples``."""
+        timed: list[list[Sample]] = [[] for _ in batch.patterns]
+        try:
+            for _ in range(plan.repeats):
+                found = self.time(batch, batch.patterns, iterations, samples)
+                for ours, sample in zip(timed, found, strict=True):
+                    ours.append(msgspec.structs.replace(sample, repeat=len(ours)))
+            for _ in range(plan.repeats):
+                again = [
+                    k
+                    for k, ours in enumerate(timed)
+                    if len(ours) - len(doubts(ours)) < plan.repeats
+                ]
+                if not again:
+                    break
+                patterns = [batch.patterns[k] for k in again]
+                found = self.time(batch, patterns, [iterations[k] for k in again], samples)
+                for k, sample in zip(again, found, strict=True):
+                    timed[k].append(msgspec.structs.replace(sample, repeat=len(timed[k])))
+        finally:
+            for ours in timed:
+                wrong = doubts(ours)
+                if is_spread(len(wrong), len(ours)):
+                    wrong = {}
+                samples += (
+                    _aside(s, f"measured again: {wrong[k]}") if k in wrong else s
+                    for k, s in enumerate(ours)
+                )
+
+    def _limit(self, patterns: Sequence[Pattern], iterations: Sequence[int]) -> float:
+        """How long a timing may take before somebody counts as stuck."""
+        most = 0.0
+        for pattern, times in zip(patterns, iterations, strict=True):
+            total: dict[str, float] = {}
+            for flow in pattern.flows:
+                for end in (flow.source, flow.destination):
+                    total[end] = total.get(end, 0.0) + times * flow.size_bytes
+            most = max(most, *total.values())
+        return self._settings.timeout_s + most / _SLOWEST_BPS
+
+    def time(
+        self,
+        batch: Batch,
+        patterns: Sequence[Pattern],
+        iterations: Sequence[int],
+        failed: list[Sample],
+    ) -> list[Sample]:
+        """One timing of patterns at the same time; what went wrong goes to ``failed`` too."""
+        orders = exchanges(
+            patterns,
+            self._rank_of,
+            issue=batch.issue,
+            iterations=iterations,
+            verify=self._settings.verify,
+            limit_s=self._limit(patterns, iterations),
+        )
+        try:
+            reports = self._crew.exchange(orders)
+        except WrongBytesError as error:
+            failed += (
+                Sample(
+                    pattern=p,
+                    seconds=0.0,
+                    issue=batch.issue,
+                    round=batch.round,
+                    set_aside=error.what,
+                )
+                for p in patterns
+            )
+            raise
+        links = {self._crew.names[r]: x.link for r, x in reports.items() if x.link}
+        if links and batch.size_bytes >= 1 << 20:
+            self._journal.links(links)
+        flow = 0
+        found = []
+        for pattern, times in zip(patterns, iterations, strict=True):
+            found.append(self._sample(batch, pattern, times, orders, reports, flow))
+            flow += len(pattern.flows)
+        return found
+
+    def _sample(
+        self,
+        batch: Batch,
+        pattern: Pattern,
+        iterations: int,
+        orders: Mapping[int, Any],
+        reports: Mapping[int, Report],
+        first_flow: int,
+    ) -> Sample:
+        names = sorted({end for pair in pattern.pairs for end in pair}, key=natural_key)
+        ours = [reports[self._rank_of[name]] for name in names]
+        start = min(r.start for r in ours)
+        arrival: dict[int, float] = {}
+        for name in names:
+            rank = self._rank_of[name]
+            for message, at in zip(orders[rank].receives, reports[rank].finish, strict=True):
+                arrival[message.flow] = at
+        flows = range(first_flow, first_flow + len(pattern.flows))
+        return Sample(
+            pattern=pattern,
+            seconds=(max(r.end for r in ours) - start) / iterations,
+            flow_finish_s=tuple(max(arrival[k] - start, 0.0) / iterations for k in flows),
+            endpoint_start_s=tuple((r.start - start) / iterations for r in ours),
+            endpoint_end_s=tuple((r.end - start) / iterations for r in ours),
+            round=batch.round,
+            issue=batch.issue,
+            iterations=iterations,
+        )
+
+
+class _Reference:
+    """A quick pattern that is measured now and then: has the machine changed?"""
+
+    def __init__(self, coordinator: Coordinator, due: Sequence[Batch]) -> None:
+        self._coordinator = coordinator
+        pattern = min(
+            (p for batch in due for p in batch.patterns),
+            key=lambda p: (len(p.flows), natural_key(p.name)),
+        )
+        sizes = sorted({batch.size_bytes for batch in due})
+        for size in sizes:
+            self._batch = Batch(due[0].round, due[0].issue, (pattern.scaled(size),))
+            self._iterations = 1
+            seconds = median(self._times())
+            if seconds >= _REFERENCE_S:
+                break
+        self._iterations = min(_MOST_ITERATIONS, math.ceil(_REFERENCE_S / seconds))
+        self._before = self._times()
+
+    @property
+    def name(self) -> str:
+        """Pattern and size."""
+        return f"{self._batch.patterns[0].name} of {format_bytes(self._batch.size_bytes)}"
+
+    def _times(self) -> list[float]:
+        found: list[float] = []
+        for k in range(_UNCOUNTED + _CHECKS):
+            (sample,) = self._coordinator.time(
+                self._batch, self._batch.patterns, [self._iterations], []
+            )
+            if k >= _UNCOUNTED:
+                found.append(sample.seconds)
+        return found
+
+    def change(self) -> float | None:
+        """How many times as long it takes now, if that is more than chance, and lasts."""
+        for _ in range(2):
+            now = self._times()
+            ratio = drifted(self._before, now)
+            if ratio is None:
+                return None
+        self._before = now
+        return ratio
+
+
+def _aside(sample: Sample, reason: str) -> Sample:
+    return msgspec.structs.replace(sample, set_aside=reason)

@@ -1,0 +1,145 @@
+"""Where buffers lie: host memory, or an accelerator's own.
+
+Nothing here imports torch; who has it hands it over.  CUDA devices (ROCm's go by the same
+name) and XPUs have the same calls.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import Any, Final
+
+from topocal.measure.host_facts import free_host_bytes
+from topocal.measure.places import Place
+from topocal.measure.waits import Late
+from topocal.topo.errors import InputError
+
+__all__ = ["Accelerator", "Host", "accelerator", "device_kind", "own_index"]
+
+# xccl is torch's own backend for Intel devices; ccl the one that oneCCL's bindings add.
+_DEVICE_OF: Final = {"nccl": "cuda", "xccl": "xpu", "ccl": "xpu"}
+
+
+def device_kind(backend: str) -> str:
+    """Where the buffers of a backend lie: in host memory unless it is known for a device."""
+    return _DEVICE_OF.get(backend, "cpu")
+
+
+def accelerator(torch: Any, kind: str) -> Any:
+    """The part of torch for a kind of device.
+
+    Raises
+    ------
+    InputError
+        When there is no such device.
+    """
+    module = getattr(torch, kind, None)
+    if module is None or not module.is_available():
+        raise InputError(
+            f"torch {torch.__version__} sees no {kind} device here",
+            remedy="install a build of torch for it, or use --backend gloo",
+        )
+    return module
+
+
+def own_index(torch: Any, kind: str, place: Place) -> int:
+    """The device of a rank: by its number on the host, or the only one that it sees.
+
+    Raises
+    ------
+    InputError
+        When there is none for it.
+    """
+    count = int(accelerator(torch, kind).device_count())
+    if count == 1 and place.local_rank > 0:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", os.environ.get("ZE_AFFINITY_MASK", ""))
+        if visible and "," not in visible:
+            return 0  # srun gives each task a device of its own.
+    if place.local_rank >= count:
+        raise InputError(
+            f"rank {place.rank} is number {place.local_rank} on its host, which has {count} "
+            f"{kind} devices",
+            remedy="start as many processes on each host as it has devices",
+        )
+    return place.local_rank
+
+
+class Host:
+    """Buffers in host memory."""
+
+    kind = "cpu"
+    name = "host memory"
+    bus = ""
+
+    def __init__(self, torch: Any) -> None:
+        self.place = torch.device("cpu")
+
+    def free_bytes(self) -> int:
+        """Memory that can be had."""
+        return free_host_bytes()
+
+    def settle(self, _until: float) -> None:
+        """Nothing is ever under way."""
+
+    def mark(self) -> Any:
+        """Nothing to wait for."""
+        return None
+
+    def reach(self, _mark: Any, _until: float) -> float:
+        """Now."""
+        return time.monotonic()
+
+    def libraries(self) -> dict[str, str]:
+        """None besides torch."""
+        return {}
+
+
+class Accelerator:
+    """Buffers on the process's current device of a kind."""
+
+    def __init__(self, torch: Any, kind: str) -> None:
+        self.kind = kind
+        self._torch = torch
+        self._module = accelerator(torch, kind)
+        index = int(self._module.current_device())
+        self.place = torch.device(kind, index)
+        properties = self._module.get_device_properties(index)
+        self.name = str(properties.name)
+        numbers = [
+            getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")
+        ]
+        self.bus = "" if None in numbers else "{:04x}:{:02x}:{:02x}.0".format(*numbers)
+
+    def free_bytes(self) -> int:
+        """Memory that can be had."""
+        return int(self._module.mem_get_info(self.place)[0])
+
+    def mark(self) -> Any:
+        """A point that the device reaches when it has done all that it was given so far."""
+        event = self._module.Event()
+        event.record()
+        return event
+
+    def reach(self, mark: Any, until: float) -> float:
+        """The time at which the device has done all up to a mark; no wait without end."""
+        while not mark.query():
+            if time.monotonic() > until:
+                raise Late("the device did not finish in time", None)
+        return time.monotonic()
+
+    def settle(self, until: float) -> None:
+        """Wait until the device is idle."""
+        self.reach(self.mark(), until)
+
+    def libraries(self) -> dict[str, str]:
+        """Versions of what carries messages between such devices."""
+        found = {}
+        with suppress(AttributeError, RuntimeError, TypeError):
+            if self.kind == "cuda":
+                found["nccl"] = ".".join(str(n) for n in self._torch.cuda.nccl.version())
+                found["cuda"] = str(self._torch.version.cuda or self._torch.version.hip)
+            else:
+                found["xpu"] = str(self._torch.version.xpu)
+        return found

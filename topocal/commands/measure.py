@@ -1,0 +1,164 @@
+"""``topocal measure``: time what a plan says, in a group of processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from topocal.measure.coordinator import Coordinator
+    from topocal.measure.plan import Plan
+    from topocal.measure.samples import Measurements
+
+__all__ = ["measure"]
+
+
+def measure(
+    plan: Annotated[Path, typer.Argument(help="plan.json, of topocal plan.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Where to write the timings: calibration.json.")
+    ],
+    spawn: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Start N processes on this host; else torchrun or srun do."),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(help="gloo, nccl, xccl …; default: by the devices that there are."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or xpu, where the backend does not say it.")
+    ] = None,
+    endpoints: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Endpoint of each rank, such as 0,1,nic0."),
+    ] = None,
+    topology: Annotated[
+        str | None,
+        typer.Option("-t", "--topology", help="The machine: refuses a plan for another one."),
+    ] = None,
+    issue: Annotated[
+        str, typer.Option(help="How messages are handed over: group, one-by-one, or both.")
+    ] = "group",
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Read every payload back and compare.")
+    ] = True,
+    shortest: Annotated[
+        str, typer.Option("--min-duration", help="Short patterns are repeated until so long.")
+    ] = "5ms",
+    timeout: Annotated[
+        str, typer.Option(help="How long a process may be silent before it counts as hung.")
+    ] = "60s",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where a measurement was cut off.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,
+) -> None:
+    """Time every pattern of a plan, with real messages between real processes.
+
+    Timings are on disk as they come, in OUTPUT.journal until all are done; --resume goes on
+    from there, with fewer processes too (--endpoints then says which).
+
+        topocal measure plan.json -o calibration.json --spawn 8
+
+        torchrun --nproc-per-node 8 -m topocal measure plan.json -o calibration.json
+
+        topocal measure plan.json -o calibration.json --spawn 8 --issue both --resume
+    """
+    from topocal.measure.calibration import read_calibration, write_calibration
+    from topocal.measure.distributed import Session, rank_endpoints, subject_of, take_part
+    from topocal.measure.journal import journal_path
+    from topocal.measure.plan import plan_to_document, read_plan
+    from topocal.measuring import Progress, explained, measuring_settings
+    from topocal.processes import group_size, run_ranks
+
+    what = read_plan(plan)
+    if topology is not None:
+        _refuse_other_machine(what, topology, plan)
+    count = group_size(spawn)
+    given = None if endpoints is None else endpoints.split(",")
+    progress = Progress(quiet=as_json)
+    is_complete = resume and output.exists() and not journal_path(output).exists()
+    session = Session(
+        names=rank_endpoints(what.endpoints, count, given),
+        subject=subject_of(plan_to_document(what)),
+        settings=measuring_settings(issue, verify, shortest, timeout),
+        journal=journal_path(output),
+        resume=resume,
+        advance=progress.advance,
+        tell=progress.tell,
+    )
+
+    def work(machine: Coordinator) -> None:
+        if is_complete:
+            found = read_calibration(output)
+        else:
+            steps = len(what.rounds) * len(what.sizes_bytes) * len(session.settings.issues)
+            with progress.shown("measuring", steps):
+                found = machine.run(what)
+            write_calibration(found, output)
+        _finish(found, output, as_json)
+
+    with explained(journal_path(output)):
+        run_ranks(
+            lambda place: take_part(place, session, work, backend=backend, device=device),
+            session.names,
+            spawn=spawn is not None,
+        )
+
+
+def _refuse_other_machine(plan: Plan, topology: str, file: Path) -> None:
+    from topocal.machine import find_topology
+    from topocal.measure.plan import fingerprint
+    from topocal.topo.errors import InputError, Where
+
+    if fingerprint(find_topology(topology)) != plan.topology_sha256:
+        raise InputError(
+            f"is a plan for another machine than {topology}",
+            where=Where(file=str(file)),
+            remedy=f"make one with topocal plan {topology}",
+        )
+
+
+def _finish(found: Measurements, output: Path, as_json: bool) -> None:
+    from topocal.console import print_json
+
+    summary = _summary(found, output)
+    if as_json:
+        print_json(summary)
+    else:
+        _print(summary)
+
+
+def _summary(found: Measurements, output: Path) -> dict[str, Any]:
+    reasons: dict[str, int] = {}
+    for sample in found.set_aside:
+        word = (sample.set_aside or "").partition(":")[0]
+        reasons[word] = reasons.get(word, 0) + 1
+    return {
+        "output": str(output),
+        "patterns": len({tuple(s.pattern.pairs) for s in found.samples}),
+        "samples": len(found.samples),
+        "set_aside": reasons,
+        "seconds": sum(run.provenance.get("duration_s", 0.0) for run in found.runs),
+        "backend": found.runs[0].provenance["backend"] if found.runs else None,
+        "remarks": [r for run in found.runs for r in run.provenance.get("remarks", ())],
+    }
+
+
+def _print(summary: dict[str, Any]) -> None:
+    from topocal.console import console, safe
+    from topocal.topo.units import format_seconds
+
+    out = console()
+    out.print(
+        f"{summary['samples']} timings of {summary['patterns']} patterns over "
+        f"{safe(summary['backend'])} in {format_seconds(summary['seconds'])}"
+    )
+    for reason, count in summary["set_aside"].items():
+        out.print(f"set aside {count}: {safe(reason)}")
+    for remark in summary["remarks"]:
+        out.print(f"note: {safe(remark)}")
+    out.print(f"{safe(summary['output'])} has them all")

@@ -1,0 +1,110 @@
+"""What the commands that measure have in common: options, progress, and how an end is told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from topocal.measure.coordinator import Settings
+
+__all__ = ["Progress", "explained", "measuring_settings"]
+
+
+def measuring_settings(issue: str, verify: bool, shortest: str, timeout: str) -> Settings:
+    """Settings from options.
+
+    Raises
+    ------
+    InputError
+        When one cannot be read, or is not positive.
+    """
+    from topocal.measure.coordinator import Settings
+    from topocal.measure.provenance import ISSUE_MODES
+    from topocal.topo.errors import InputError, one_line
+    from topocal.topo.units import parse_seconds
+
+    if issue not in (*ISSUE_MODES, "both"):
+        raise InputError(
+            f"--issue {one_line(issue)}", remedy=f"use {', '.join(ISSUE_MODES)} or both"
+        )
+    limit = parse_seconds(timeout)
+    if limit <= 0:
+        raise InputError(f"--timeout {one_line(timeout)}", remedy="give more than nothing")
+    return Settings(
+        issues=ISSUE_MODES if issue == "both" else (issue,),
+        verify=verify,
+        shortest_s=parse_seconds(shortest),
+        timeout_s=limit,
+    )
+
+
+class Progress:
+    """A bar on standard error and sentences on standard output, in whichever process it is."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._step: Callable[[int], None] = lambda _: None
+        self._total: int | None = None
+
+    def tell(self, text: str) -> None:
+        """A sentence for the user."""
+        if not self._quiet:
+            from topocal.console import console, safe
+
+            console().print(safe(text))
+            sys.stdout.flush()
+
+    def advance(self, done: int, total: int) -> None:
+        """So many of all are done."""
+        if done == 1 and self._total is not None:  # What the journal has is done already.
+            self._step(self._total - total)
+        self._step(1)
+
+    @contextmanager
+    def shown(self, what: str, total: int | None = None) -> Iterator[None]:
+        """A bar while the block runs."""
+        from topocal.progress import progress
+
+        with progress(what, total) as step:
+            self._step, self._total = step, total
+            try:
+                yield
+            finally:
+                self._step = lambda _: None
+
+
+@contextmanager
+def explained(journal: Path) -> Iterator[None]:
+    """Say where what was measured is, and how to go on, when measuring ends early.
+
+    Raises
+    ------
+    MeasurementError
+        With that in its remedy.
+    typer.Exit
+        With status 130, after Ctrl-C.
+    """
+    from topocal.topo.errors import MeasurementError
+
+    try:
+        yield
+    except MeasurementError as error:
+        if not journal.exists():
+            raise
+        remedy = f"{error.remedy}; " if error.remedy else ""
+        raise MeasurementError(
+            error.what,
+            where=error.where,
+            remedy=f"{remedy}what was measured is in {journal}; go on with --resume",
+            about=error.about,
+        ) from error
+    except KeyboardInterrupt as stop:
+        kept = f"; what was measured is in {journal}, go on with --resume"
+        typer.echo(f"topocal: interrupted{kept if journal.exists() else ''}", err=True)
+        raise typer.Exit(130) from stop

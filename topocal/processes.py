@@ -1,0 +1,96 @@
+"""How the processes of a measurement come to be: started here, or by torchrun or srun."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from topocal.measure.places import Place
+
+__all__ = ["group_size", "run_ranks"]
+
+
+def group_size(spawn: int | None) -> int:
+    """How many processes there will be, or are.
+
+    Raises
+    ------
+    InputError
+        When nothing says so.
+    """
+    from topocal.measure.places import place_from_environment
+    from topocal.topo.errors import InputError
+
+    if spawn is not None:
+        if spawn < 2:
+            raise InputError(f"--spawn {spawn}", remedy="transfers need two processes or more")
+        return spawn
+    place = place_from_environment()
+    if place is None:
+        raise InputError(
+            "nothing says how many processes measure",
+            remedy="start them here with --spawn N, or run this under torchrun or srun",
+        )
+    return place.size
+
+
+def run_ranks(
+    work: Callable[[Place], None],
+    names: Sequence[str],
+    *,
+    spawn: bool,
+    enter: Callable[[int], None] | None = None,
+) -> None:
+    """Do the work in every process: in ones that are started here, or in this one.
+
+    In one of torchrun's or srun's, an error ends the process here and now: a backend whose
+    peers are gone may otherwise keep it.
+
+    Parameters
+    ----------
+    names
+        The endpoint of each rank.
+    spawn
+        Whether to start them here.
+    enter
+        As of :func:`topocal.measure.launch.launch`.
+
+    Raises
+    ------
+    TopocalError
+        From processes that were started here.
+    """
+    from topocal.measure.distributed import ensure_torch
+    from topocal.measure.launch import launch
+    from topocal.measure.places import place_from_environment
+    from topocal.topo.errors import TopocalError
+
+    ensure_torch()
+    if spawn:
+        launch(work, len(names), enter=enter, names=names)
+        return
+    place = place_from_environment()
+    assert place is not None  # Or there would be no number of processes.
+    # A wait inside a backend does not see Python's handlers: Ctrl-C has to end it all the same.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        work(place)
+    except TopocalError as error:
+        _leave(place, error)
+
+
+def _leave(place: Place, error: Exception) -> NoReturn:
+    """One line, of rank 0 where it has one to say, and the end."""
+    from topocal.measure.crew import DismissedError
+
+    if place.rank == 0 or not isinstance(error, DismissedError):
+        typer.echo(f"topocal: {error}", err=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(2)
