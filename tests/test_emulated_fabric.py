@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from topocal.fabrics import find_shape, with_faults
 from topocal.measure.fabric import faults
-from topocal.measure.fabric.blueprint import Blueprint, blueprint_from_json, blueprint_to_json
+from topocal.measure.fabric.blueprint import (
+    Blueprint,
+    Ingress,
+    blueprint_from_json,
+    blueprint_to_json,
+)
 from topocal.measure.fabric.shape import SPREAD, shape_of
 from topocal.measure.fabric.shapes import two_nodes
 from topocal.measure.fabric.shaping import change_rate, limit_device
@@ -255,6 +260,8 @@ def test_a_duplex_resource_of_the_topology_is_a_pool() -> None:
         ({"ingress": ["gpu3"]}, "is not ENDPOINT=RATE"),
         ({"ingress": ["gpu9=20MB/s"]}, "unknown endpoint"),
         ({"ingress": ["gpu3=0MB/s"]}, "a capacity of 0"),
+        ({"ingress": ["gpu3<-gpu9=1MB/s"]}, "unknown endpoint"),
+        ({"ingress": ["gpu3=1MB/s", "gpu3<-0=1MB/s"]}, "has an ingress limit already"),
     ],
 )
 def test_faults_that_make_no_sense_are_refused(options: dict[str, list[str]], words: str) -> None:
@@ -270,7 +277,11 @@ def test_faults_by_their_notation() -> None:
         ingress=["3=20MB/s"],
     )
     assert shape.blueprint.truth["switch0->socket0"] == B70.truth["switch0->socket0"] / 2
-    assert shape.blueprint.ingress_Bps == {"gpu3": 20e6}
+    assert shape.blueprint.ingress == (Ingress(endpoint="gpu3", capacity_Bps=20e6),)
+    some = with_faults(find_shape("b70"), ingress=["5<-0,gpu1=25MB/s"]).blueprint
+    assert some.ingress_of("gpu5") == Ingress(
+        endpoint="gpu5", capacity_Bps=25e6, sources=("gpu0", "gpu1")
+    )
     with pytest.raises(InputError, match="no shape and no reference machine"):
         find_shape("b71x")
     with pytest.raises(UnknownEndpointError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -25,8 +26,6 @@ from topocal.measure.fabric.shape import shape_of
 from topocal.measure.fabric.shapes import two_nodes
 from topocal.topo.errors import EmulationError, InputError, UnknownEndpointError
 from topocal.topo.machines import b70
-
-pytestmark = pytest.mark.xdist_group("fabric")
 
 B70 = shape_of(b70()).blueprint
 MiB = float(2**20)
@@ -109,6 +108,14 @@ def seconds_of(
 def slowest(fabric: Fabric, pairs: Sequence[tuple[str, str]]) -> float:
     """Bytes per second of one flow: its size over the time until all are done, best of three."""
     return 4 * MiB / min(max(seconds_of(fabric, pairs)) for _ in range(3))
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
+    """One fabric at a time: two would share the cores that carry them."""
+    with Path(__file__).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +223,7 @@ def test_background_traffic_takes_its_share(fabric: Fabric) -> None:
 def test_faults_show(possible: None) -> None:
     changed = faults.half_duplex(B70, "gpu2->switch1", 40e6)
     changed = faults.limit_ingress(changed, "gpu5", 25e6)
+    changed = faults.limit_ingress(changed, "gpu7", 20e6, ["gpu4", "gpu5"])
     changed = faults.slow(changed, "switch0->socket0", 0.25)
 
     def check() -> None:
@@ -223,6 +231,8 @@ def test_faults_show(possible: None) -> None:
             both = max(seconds_of(fabric, [("gpu2", "gpu3"), ("gpu3", "gpu2")]))
             assert both == pytest.approx(2 * 4 * MiB / 40e6, rel=0.05)
             assert slowest(fabric, [("gpu4", "gpu5")]) == pytest.approx(25e6, rel=0.05)
+            assert slowest(fabric, [("gpu4", "gpu7")]) == pytest.approx(20e6, rel=0.05)
+            assert slowest(fabric, [("gpu6", "gpu7")]) > 40e6
             up = changed.truth["switch0->socket0"]
             assert slowest(fabric, [("gpu0", "gpu6")]) == pytest.approx(up, rel=0.05)
             assert slowest(fabric, [("gpu6", "gpu0")]) > 1.5 * up

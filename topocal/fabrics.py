@@ -64,7 +64,7 @@ def with_faults(
     half_duplex
         ``LINK`` each.
     ingress
-        ``ENDPOINT=RATE`` each.
+        ``ENDPOINT=RATE`` each, or ``ENDPOINT<-SOURCES=RATE``.
 
     Raises
     ------
@@ -90,8 +90,10 @@ def with_faults(
         blueprint = faults.half_duplex(blueprint, link)
     for text in ingress:
         name, value = _split(text, "ENDPOINT=RATE")
-        endpoint = resolve_endpoint(name, blueprint.endpoints)
-        blueprint = faults.limit_ingress(blueprint, endpoint, parse_rate(value))
+        root, _, peers = name.partition("<-")
+        endpoint = resolve_endpoint(root, blueprint.endpoints)
+        sources = [resolve_endpoint(p, blueprint.endpoints) for p in peers.split(",") if p]
+        blueprint = faults.limit_ingress(blueprint, endpoint, parse_rate(value), sources)
     return replace(shape, blueprint=blueprint)
 
 

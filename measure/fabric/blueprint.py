@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ __all__ = [
     "MOST_ENDPOINTS",
     "Blueprint",
     "FabricLink",
+    "Ingress",
     "Pool",
     "blueprint_from_json",
     "blueprint_to_json",
@@ -81,6 +81,27 @@ class Pool:
     capacity_Bps: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingress:
+    """What an endpoint takes in at most; no topology shows it.
+
+    Attributes
+    ----------
+    endpoint
+        Who.
+    capacity_Bps
+        Payload bytes per second.
+    sources
+        From these endpoints only; from all where empty.  A limit for all is in series with
+        the endpoint's own link and looks like a slower one; a limit for some is not, and no
+        tree explains it.
+    """
+
+    endpoint: str
+    capacity_Bps: float
+    sources: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Blueprint:
     """A fabric before it is built.
@@ -99,8 +120,8 @@ class Blueprint:
         ``(node, destination endpoint, link)``: where a node sends what is for an endpoint.
     pools
         Half-duplex connections.
-    ingress_Bps
-        What an endpoint takes in at most, by endpoint; no topology shows it.
+    ingress
+        Hidden limits, at most one for an endpoint.
     """
 
     name: str
@@ -109,7 +130,7 @@ class Blueprint:
     links: tuple[FabricLink, ...]
     hops: tuple[tuple[str, str, str], ...]
     pools: tuple[Pool, ...] = ()
-    ingress_Bps: Mapping[str, float] = field(default_factory=dict)
+    ingress: tuple[Ingress, ...] = ()
 
     @cached_property
     def link(self) -> dict[str, FabricLink]:
@@ -148,6 +169,10 @@ class Blueprint:
         """Nodes that pass traffic on, in the order of their first link."""
         nodes = dict.fromkeys(node for link in self.links for node in (link.tail, link.head))
         return tuple(node for node in nodes if node not in self.single)
+
+    def ingress_of(self, endpoint: str) -> Ingress | None:
+        """The hidden limit of an endpoint, if it has one."""
+        return next((limit for limit in self.ingress if limit.endpoint == endpoint), None)
 
     @property
     def has_hosts(self) -> bool:
@@ -204,5 +229,7 @@ def blueprint_from_json(text: str) -> Blueprint:
         links=tuple(FabricLink(**link) for link in raw["links"]),
         hops=tuple((node, destination, link) for node, destination, link in raw["hops"]),
         pools=tuple(Pool(**pool) for pool in raw["pools"]),
-        ingress_Bps=dict(raw["ingress_Bps"]),
+        ingress=tuple(
+            Ingress(**{**limit, "sources": tuple(limit["sources"])}) for limit in raw["ingress"]
+        ),
     )

@@ -73,9 +73,11 @@ def build(blueprint: Blueprint) -> list[int]:
             rate = own_limit(blueprint, endpoint)
             if rate is not None:
                 lines += limit_device(INTERFACE, rate, [addresses[rank]])
-            if endpoint in blueprint.ingress_Bps:
-                lines += redirect_ingress(INTERFACE, "in0")
-                lines += limit_device("in0", blueprint.ingress_Bps[endpoint], addresses)
+            hidden = blueprint.ingress_of(endpoint)
+            if hidden is not None:
+                sources = [addresses[blueprint.rank[name]] for name in hidden.sources]
+                lines += redirect_ingress(INTERFACE, "in0", sources)
+                lines += limit_device("in0", hidden.capacity_Bps, addresses)
             _run("tc", lines)
     return networks
 

@@ -7,9 +7,10 @@ What goes wrong while a fabric runs (a capacity that changes, traffic of others)
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
-from topocal.measure.fabric.blueprint import Blueprint, FabricLink, Pool
+from topocal.measure.fabric.blueprint import Blueprint, FabricLink, Ingress, Pool
 from topocal.topo.errors import InputError, UnknownEndpointError, one_line
 
 __all__ = ["half_duplex", "limit_ingress", "slow"]
@@ -58,20 +59,30 @@ def half_duplex(blueprint: Blueprint, link: str, capacity_Bps: float | None = No
     return replace(blueprint, links=links, pools=(*blueprint.pools, pool))
 
 
-def limit_ingress(blueprint: Blueprint, endpoint: str, rate_Bps: float) -> Blueprint:
+def limit_ingress(
+    blueprint: Blueprint, endpoint: str, capacity_Bps: float, sources: Sequence[str] = ()
+) -> Blueprint:
     """An endpoint takes in no more than a rate, which nothing in the topology shows.
+
+    Parameters
+    ----------
+    sources
+        Only what these send counts; what all send unless told.
 
     Raises
     ------
     UnknownEndpointError
         When there is no such endpoint.
     InputError
-        When the rate is not above zero.
+        When the rate is not above zero, or the endpoint has a limit already.
     """
-    if endpoint not in blueprint.rank:
-        raise UnknownEndpointError(endpoint, blueprint.endpoints)
-    limits = {**blueprint.ingress_Bps, endpoint: _positive(rate_Bps)}
-    return replace(blueprint, ingress_Bps=limits)
+    for name in (endpoint, *sources):
+        if name not in blueprint.rank:
+            raise UnknownEndpointError(name, blueprint.endpoints)
+    if blueprint.ingress_of(endpoint) is not None:
+        raise InputError(f"{endpoint} has an ingress limit already", remedy="name it once")
+    limit = Ingress(endpoint=endpoint, capacity_Bps=_positive(capacity_Bps), sources=tuple(sources))
+    return replace(blueprint, ingress=(*blueprint.ingress, limit))
 
 
 def _link(blueprint: Blueprint, link: str) -> FabricLink:

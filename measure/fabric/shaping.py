@@ -68,22 +68,31 @@ def change_rate(device: str, rate_Bps: float) -> str:
     return f"class change dev {device} parent 1: classid 1:1 {_bucket(rate_Bps)}"
 
 
-def redirect_ingress(device: str, to: str) -> list[str]:
-    """Lines that lead what a device receives through another, where it can be limited."""
+def redirect_ingress(device: str, to: str, sources: Sequence[str] = ()) -> list[str]:
+    """Lines that lead what a device receives through another, where it can be limited.
+
+    Parameters
+    ----------
+    sources
+        Addresses: only what comes from these; everything where there are none.
+    """
+    matches = [f"ip src {address}" for address in sources] or ["u32 0 0"]
     return [
         f"qdisc add dev {device} clsact",
-        f"filter add dev {device} ingress protocol ip u32 match u32 0 0 action mirred egress "
-        f"redirect dev {to}",
+        *(_redirect(device, "ingress", m, to) for m in matches),
     ]
 
 
 def redirect_both_ways(device: str, to: str) -> list[str]:
     """Lines that lead what a device receives and what it sends through one other."""
-    return [
-        *redirect_ingress(device, to),
-        f"filter add dev {device} egress protocol ip u32 match u32 0 0 action mirred egress "
-        f"redirect dev {to}",
-    ]
+    return [*redirect_ingress(device, to), _redirect(device, "egress", "u32 0 0", to)]
+
+
+def _redirect(device: str, side: str, match: str, to: str) -> str:
+    return (
+        f"filter add dev {device} {side} protocol ip u32 match {match} "
+        f"action mirred egress redirect dev {to}"
+    )
 
 
 def _bits(rate_Bps: float) -> int:

@@ -108,7 +108,7 @@ def endpoint_lines(blueprint: Blueprint, rank: int) -> list[str]:
                 f"neighbour add {blueprint.address(other)} "
                 f"lladdr {blueprint.hardware_address(other)} dev {INTERFACE} nud permanent"
             )
-    if blueprint.endpoints[rank] in blueprint.ingress_Bps:
+    if blueprint.ingress_of(blueprint.endpoints[rank]) is not None:
         lines += ["link add in0 type ifb", "link set in0 up"]
     return lines
 

@@ -98,7 +98,14 @@ def _document(shape: Shape) -> dict[str, Any]:
             name: shape.topology.resources[name].nominal_Bps for name in shape.visible_Bps
         },
         "half_duplex": [pool.id for pool in blueprint.pools],
-        "ingress_Bps": dict(blueprint.ingress_Bps),
+        "ingress": [
+            {
+                "endpoint": limit.endpoint,
+                "true_Bps": limit.capacity_Bps,
+                "sources": list(limit.sources),
+            }
+            for limit in blueprint.ingress
+        ],
         "notes": list(shape.notes),
     }
 
@@ -126,8 +133,11 @@ def _print(shape: Shape) -> None:
             format_rate(true),
             word,
         )
-    for endpoint, rate in blueprint.ingress_Bps.items():
-        table.add_row(f"ingress of {safe(endpoint)}", "", format_rate(rate), "not in the topology")
+    for limit in blueprint.ingress:
+        whose = f"ingress of {safe(limit.endpoint)}"
+        if limit.sources:
+            whose += f" from {safe(', '.join(limit.sources))}"
+        table.add_row(whose, "", format_rate(limit.capacity_Bps), "not in the topology")
     out.print(table)
     for note in shape.notes:
         out.print(f"note: {note}", markup=False)
