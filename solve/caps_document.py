@@ -37,6 +37,7 @@ __all__ = [
     "caps_to_document",
     "encode_caps",
     "read_caps",
+    "require_digest",
     "write_caps",
 ]
 
@@ -201,12 +202,8 @@ def caps_from_document(document: dict[str, Any], *, file: str, digest: str | Non
             where=where,
             remedy=_REMEDY,
         )
-    if digest is not None and not _same_digest(digest, found):
-        raise FormatError(
-            f"holds other caps: digest {found[:15]}… where {one_line(digest)[:15]}… is wanted",
-            where=where,
-            remedy="give every process the same file",
-        )
+    if digest is not None:
+        _require(digest, found, where)
     try:
         return _caps(document)
     except (KeyError, TypeError, ValueError, msgspec.ValidationError, InputError) as error:
@@ -216,10 +213,26 @@ def caps_from_document(document: dict[str, Any], *, file: str, digest: str | Non
         ) from error
 
 
-def _same_digest(wanted: str, found: str) -> bool:
-    """Whether a digest, or its first 8 digits or more, is this one."""
+def require_digest(caps: Caps, digest: str, *, file: str) -> None:
+    """Refuse caps with another digest than the other processes hold.
+
+    Raises
+    ------
+    FormatError
+        When it is another, or none.
+    """
+    _require(digest, caps_digest(caps), Where(file=file))
+
+
+def _require(wanted: str, found: str, where: Where) -> None:
+    """The digest wanted, or its first 8 digits or more, must be this one."""
     digits = wanted.removeprefix("sha256:").lower()
-    return re.fullmatch(r"[0-9a-f]{8,64}", digits) is not None and found[7:].startswith(digits)
+    if not (re.fullmatch(r"[0-9a-f]{8,64}", digits) and found[7:].startswith(digits)):
+        raise FormatError(
+            f"holds other caps: digest {found[:15]}… where {one_line(wanted)[:15]} is wanted",
+            where=where,
+            remedy="give every process the same file",
+        )
 
 
 def _caps(document: dict[str, Any]) -> Caps:

@@ -12,13 +12,14 @@ much of the finish rests on caps that no measurement had as its bottleneck.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve.caps import Cap, Caps, costs_of
+from topocal.solve.conditions import Conditions
 from topocal.solve.pair_costs import PairCosts
 from topocal.solve.status import Status
 from topocal.solve.transfers import Flows, flows_between
@@ -30,7 +31,7 @@ from topocal.topo.resource import Sharing
 if TYPE_CHECKING:
     from topocal.solve.model import Model
 
-__all__ = ["UNPROVEN", "Dependence", "Load", "Price", "price", "require_open"]
+__all__ = ["TWO_SIDED", "UNPROVEN", "Dependence", "Load", "Price", "price", "require_open"]
 
 Floats = NDArray[np.float64]
 
@@ -44,7 +45,9 @@ UNPROVEN: Final = (
 """What no measurement had as its bottleneck: used at what is proven of it, at its
 specification, or at what its like pass."""
 
-_TWO_SIDED: Final = 1.96
+TWO_SIDED: Final = 1.96
+"""Deviations of a 95 % interval."""
+
 _SAME: Final = 1e-9
 """Relative difference below which two times are the same."""
 
@@ -111,6 +114,8 @@ class Price:
         Endpoints that may serve their flows by turns, which ``high_s`` allows for.
     moved_bytes, local_bytes, flows
         What moves, what stays at its process, and how many transfers that is.
+    notes
+        On the conditions of the calibration.
     """
 
     seconds: float
@@ -128,6 +133,7 @@ class Price:
     moved_bytes: float
     local_bytes: float
     flows: int
+    notes: tuple[str, ...] = ()
 
     @property
     def throughput_Bps(self) -> float:
@@ -136,7 +142,11 @@ class Price:
 
 
 def price(
-    caps: Caps | Model, transfers: Flows | Sequence[tuple[str | int, str | int, float]]
+    caps: Caps | Model,
+    transfers: Flows | Sequence[tuple[str | int, str | int, float]],
+    *,
+    under: Conditions | None = None,
+    allow_stale: bool = False,
 ) -> Price:
     """Price transfers that start together.
 
@@ -146,22 +156,28 @@ def price(
         Caps, or a model (its own are taken).
     transfers
         Bytes by pair, or (source, destination, bytes); a whole number is a process number.
+    under
+        How the transfers are to be carried; default: as was calibrated.
+    allow_stale
+        Price them all the same where the calibration was under other conditions.
 
     Raises
     ------
     InputError
-        When a process is unknown, a size is none, or no byte can take a pair's route.
+        When a process is unknown, a size is none, no byte can take a pair's route, or the
+        calibration was under other conditions.
     """
     make = getattr(caps, "caps", None)
     known: Caps = caps if make is None else make()
     n = len(known.endpoints)
+    notes = () if under is None else known.calibration.require_same(under, allow_stale=allow_stale)
     flows = transfers if isinstance(transfers, Flows) else flows_between(known.endpoints, transfers)
     if len(flows.moved) != n * n:
         raise FlowError(
             f"flows between {round(len(flows.moved) ** 0.5)} processes, caps of {n}",
             remedy="give caps of the same processes",
         )
-    return _Pricer(known, flows).price()
+    return replace(_Pricer(known, flows).price(), notes=notes)
 
 
 def require_open(caps: Caps, costs: PairCosts, pairs: NDArray[np.int64]) -> None:
@@ -300,7 +316,7 @@ class _Pricer:
             # the sum of its flows' own times, which the pairs tell.
             alone = float((self._moved * self._costs.alone_s).max(initial=0.0))
             alone = max(alone, float(self._busy[self._engines].max(initial=0.0)))
-            low = max(low, alone * float(np.exp(-_TWO_SIDED * caps.noise)))
+            low = max(low, alone * float(np.exp(-TWO_SIDED * caps.noise)))
         else:
             low = max(low, float(busy.max(initial=0.0)))
         at_least = costs_of(

@@ -168,9 +168,11 @@ class Gathered:
 
     def totals(self) -> Totals | None:
         """What each process sends and receives, if that was said."""
-        sides = []
-        for table in (self.sent, self.received):
-            side = np.zeros(len(self.endpoints))
-            side[list(table)] = list(table.values())
-            sides.append(side if table else None)
-        return None if sides == [None, None] else Totals(sent=sides[0], received=sides[1])
+        if not self.sent and not self.received:
+            return None
+        return Totals(sent=self._column(self.sent), received=self._column(self.received))
+
+    def _column(self, table: dict[int, float]) -> Floats | None:
+        found = np.zeros(len(self.endpoints))
+        found[list(table)] = list(table.values())
+        return found if table else None
