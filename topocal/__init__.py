@@ -26,10 +26,18 @@ if TYPE_CHECKING:
         relay,
     )
     from topocal.measure.samples import Measurements, Sample
+    from topocal.solve.caps import Caps
+    from topocal.solve.caps_document import read_caps, write_caps
+    from topocal.solve.conditions import Conditions
     from topocal.solve.fit import fit
     from topocal.solve.link_costs import link_costs
     from topocal.solve.model import Model, read_model, write_model
+    from topocal.solve.pair_costs import PairCosts
     from topocal.solve.predict import Prediction, predict
+    from topocal.solve.price import Price, price
+    from topocal.solve.price_totals import PriceBounds, price_bounds
+    from topocal.solve.transfer_files import read_transfers
+    from topocal.solve.transfers import Totals
     from topocal.topo import machines
     from topocal.topo.builder import TopologyBuilder
     from topocal.topo.errors import TopocalError
@@ -38,15 +46,21 @@ if TYPE_CHECKING:
     from topocal.topo.topology import Topology
 
 __all__ = [
+    "Caps",
+    "Conditions",
     "Flow",
     "Measurements",
     "Model",
+    "PairCosts",
     "Pattern",
     "Prediction",
+    "Price",
+    "PriceBounds",
     "Sample",
     "TopocalError",
     "Topology",
     "TopologyBuilder",
+    "Totals",
     "both_ways",
     "bundle",
     "fan_in",
@@ -58,24 +72,35 @@ __all__ = [
     "parse_pattern",
     "peer",
     "predict",
+    "price",
+    "price_bounds",
+    "read_caps",
     "read_model",
     "read_tables",
     "read_topology",
+    "read_transfers",
     "relay",
+    "write_caps",
     "write_model",
     "write_topology",
 ]
 
 _HOME = {
+    "Caps": "solve.caps",
+    "Conditions": "solve.conditions",
     "Flow": "topo.flow",
     "Measurements": "measure.samples",
     "Model": "solve.model",
+    "PairCosts": "solve.pair_costs",
     "Pattern": "topo.flow",
     "Prediction": "solve.predict",
+    "Price": "solve.price",
+    "PriceBounds": "solve.price_totals",
     "Sample": "measure.samples",
     "TopocalError": "topo.errors",
     "Topology": "topo.topology",
     "TopologyBuilder": "topo.builder",
+    "Totals": "solve.transfers",
     "both_ways": "measure.patterns",
     "bundle": "measure.patterns",
     "fan_in": "measure.patterns",
@@ -87,10 +112,15 @@ _HOME = {
     "parse_pattern": "measure.patterns",
     "peer": "measure.patterns",
     "predict": "solve.predict",
+    "price": "solve.price",
+    "price_bounds": "solve.price_totals",
+    "read_caps": "solve.caps_document",
     "read_model": "solve.model",
     "read_tables": "measure.importers.tables",
     "read_topology": "topo.io",
+    "read_transfers": "solve.transfer_files",
     "relay": "measure.patterns",
+    "write_caps": "solve.caps_document",
     "write_model": "solve.model",
     "write_topology": "topo.io",
 }

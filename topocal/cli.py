@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from topocal.commands.assign import assign
+from topocal.commands.caps import caps
 from topocal.commands.demo import demo
 from topocal.commands.discover import discover
 from topocal.commands.explain import explain
@@ -23,6 +24,7 @@ from topocal.commands.gather import gather
 from topocal.commands.measure import measure
 from topocal.commands.plan import plan
 from topocal.commands.predict import predict
+from topocal.commands.price import price
 from topocal.commands.read import read
 from topocal.commands.report import report
 from topocal.commands.show import show
@@ -72,6 +74,8 @@ app.command(name="fit")(fit)
 app.command(name="predict")(predict)
 app.command(name="explain")(explain)
 app.command(name="simulate")(simulate)
+app.command(name="caps")(caps)
+app.command(name="price")(price)
 app.command(name="report")(report)
 app.command(name="assign")(assign)
 app.command(name="demo")(demo)
