@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from topocal.solve.link_costs import link_costs
     from topocal.solve.model import Model, read_model, write_model
     from topocal.solve.pair_costs import PairCosts
+    from topocal.solve.policy.answer import Assignment
+    from topocal.solve.policy.assign import assign
+    from topocal.solve.policy.files import read_requests
+    from topocal.solve.policy.requests import Part, Request
     from topocal.solve.predict import Prediction, predict
     from topocal.solve.price import Price, price
     from topocal.solve.price_totals import PriceBounds, price_bounds
@@ -46,21 +50,25 @@ if TYPE_CHECKING:
     from topocal.topo.topology import Topology
 
 __all__ = [
+    "Assignment",
     "Caps",
     "Conditions",
     "Flow",
     "Measurements",
     "Model",
     "PairCosts",
+    "Part",
     "Pattern",
     "Prediction",
     "Price",
     "PriceBounds",
+    "Request",
     "Sample",
     "TopocalError",
     "Topology",
     "TopologyBuilder",
     "Totals",
+    "assign",
     "both_ways",
     "bundle",
     "fan_in",
@@ -76,6 +84,7 @@ __all__ = [
     "price_bounds",
     "read_caps",
     "read_model",
+    "read_requests",
     "read_tables",
     "read_topology",
     "read_transfers",
@@ -86,21 +95,25 @@ __all__ = [
 ]
 
 _HOME = {
+    "Assignment": "solve.policy.answer",
     "Caps": "solve.caps",
     "Conditions": "solve.conditions",
     "Flow": "topo.flow",
     "Measurements": "measure.samples",
     "Model": "solve.model",
     "PairCosts": "solve.pair_costs",
+    "Part": "solve.policy.requests",
     "Pattern": "topo.flow",
     "Prediction": "solve.predict",
     "Price": "solve.price",
     "PriceBounds": "solve.price_totals",
+    "Request": "solve.policy.requests",
     "Sample": "measure.samples",
     "TopocalError": "topo.errors",
     "Topology": "topo.topology",
     "TopologyBuilder": "topo.builder",
     "Totals": "solve.transfers",
+    "assign": "solve.policy.assign",
     "both_ways": "measure.patterns",
     "bundle": "measure.patterns",
     "fan_in": "measure.patterns",
@@ -116,6 +129,7 @@ _HOME = {
     "price_bounds": "solve.price_totals",
     "read_caps": "solve.caps_document",
     "read_model": "solve.model",
+    "read_requests": "solve.policy.files",
     "read_tables": "measure.importers.tables",
     "read_topology": "topo.io",
     "read_transfers": "solve.transfer_files",

@@ -10,13 +10,17 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.solve.policy.dependence import Dependence
 from topocal.solve.policy.requests import Part, Request
 from topocal.topo.flow import Flow
+
+if TYPE_CHECKING:
+    from topocal.solve.caps import Caps
+    from topocal.solve.price import Price
 
 __all__ = ["Assignment", "Candidate"]
 
@@ -75,8 +79,8 @@ class Assignment:
         Shape (n * n,).
     bottleneck
         Id of the busiest resource; ``None`` where no byte moves.
-    dependence
-        How far that rests on what was not measured.
+    caps
+        The machine's, where they were given; ``None`` for bare costs.
     """
 
     endpoints: tuple[str, ...]
@@ -94,7 +98,7 @@ class Assignment:
     bound_s: float
     bytes_of_pair: NDArray[np.float64]
     bottleneck: str | None
-    dependence: Dependence
+    caps: Caps | None
 
     @property
     def finish_s(self) -> float:
@@ -110,6 +114,25 @@ class Assignment:
         [0.0, 2.0, 3.5]
         """
         return max(seconds + self.start_up_s, self.least_s, 0.0) if seconds > 0 else 0.0
+
+    @cached_property
+    def price(self) -> Price | None:
+        """What it takes with the interval that the data allows, and how far that rests on
+        resources used at a proven or nominal value; ``None`` for bare costs."""
+        if self.caps is None:
+            return None
+        from topocal.solve.price import price
+        from topocal.solve.transfers import Flows
+
+        local = sum(request.size_bytes for request in self.requests) - self.bytes_of_pair.sum()
+        return price(
+            self.caps,
+            Flows(
+                moved=self.bytes_of_pair,
+                local_bytes=max(0.0, float(local)),
+                flows=len(self.part_row),
+            ),
+        )
 
     @property
     def gap(self) -> float:

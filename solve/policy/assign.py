@@ -18,7 +18,6 @@ from topocal.solve.pair_costs import PairCosts
 from topocal.solve.policy.answer import Assignment, Candidate
 from topocal.solve.policy.baselines import BASELINES, baseline
 from topocal.solve.policy.choice import Choice, choice_of
-from topocal.solve.policy.dependence import dependence
 from topocal.solve.policy.drafts import Way, drafts
 from topocal.solve.policy.fractional import evenly, least_busy, least_work
 from topocal.solve.policy.judge import Judge
@@ -139,12 +138,7 @@ def assign(
         bound_s=bound,
         bytes_of_pair=whole_bytes,
         bottleneck=costs.resources[int(np.argmax(busy_of))] if busy_of.any() else None,
-        dependence=dependence(
-            costs,
-            whole_bytes,
-            None if caps is None else {cap.id: cap.status for cap in caps.resources},
-            ((), ()) if caps is None else caps.undecided,
-        ),
+        caps=caps,
     )
 
 

@@ -6,6 +6,8 @@ least-loaded   a local copy, else the holder that has sent the fewest bytes so f
 fastest-pair   a local copy, else the holder whose pair is the fastest alone
 per-request    a local copy, else the holder with which the busiest resource on the way is
                then the least busy, one request after another
+online         a local copy, else the holder that adds least to the sum of the 16th powers
+               of all busy times: what :class:`topocal.deepspeed.ReplicaSelector` does
 =============  ==========================================================================
 
 Requests come by parameter, target and origin; of equals the lowest holder is taken.
@@ -20,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve.pair_costs import PairCosts
-from topocal.solve.policy.baseline_kernel import least_loaded, per_request
+from topocal.solve.policy.baseline_kernel import least_loaded, online, per_request
 from topocal.solve.policy.table import Table
 
 __all__ = ["BASELINES", "baseline"]
@@ -75,10 +77,18 @@ def _least_loaded(costs: PairCosts, table: Table) -> Ints:
 
 
 def _per_request(costs: PairCosts, table: Table) -> Ints:
+    return _one_by_one(per_request, costs, table)
+
+
+def _online(costs: PairCosts, table: Table) -> Ints:
+    return _one_by_one(online, costs, table)
+
+
+def _one_by_one(policy: Callable[..., None], costs: PairCosts, table: Table) -> Ints:
     rows, start, entry_holder, entry_pair = _entries(costs, table)
     held = np.zeros(len(rows), dtype=np.int64)
     by_pair = costs.seconds_per_byte.tocsc()
-    per_request(
+    policy(
         table.group[rows],
         table.size_bytes[rows].astype(np.float64),
         start,
@@ -112,5 +122,6 @@ BASELINES: Final[dict[str, Callable[[PairCosts, Table], Ints]]] = {
     "least-loaded": _least_loaded,
     "fastest-pair": _fastest_pair,
     "per-request": _per_request,
+    "online": _online,
 }
 """By name, in the order in which they are told."""

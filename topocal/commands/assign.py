@@ -1,0 +1,151 @@
+"""``topocal assign``: who sends what, so that everything has arrived as soon as possible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from topocal.solve.caps import Caps
+    from topocal.solve.policy.answer import Assignment
+
+__all__ = ["assign"]
+
+
+def assign(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="model.json, or caps.json of the processes.")
+    ],
+    requests: Annotated[
+        Path,
+        typer.Argument(
+            metavar="REQUESTS",
+            help="JSON or CSV: parameter, target, holders, shape (docs/policy.md).",
+        ),
+    ],
+    split: Annotated[
+        bool,
+        typer.Option("--split/--whole", help="Whether several holders may share a region."),
+    ] = True,
+    min_split: Annotated[
+        str, typer.Option("--min-split", metavar="SIZE", help="Least size of a part of a region.")
+    ] = "1MiB",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write the parts to this .json or .csv file."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, all parts included.")
+    ] = False,
+) -> None:
+    """Choose who sends what, so that everything has arrived as soon as possible.
+
+    The bound that is printed is proven: no answer finishes sooner on this machine.
+
+    topocal assign model.json requests.json -o assignment.json
+
+    topocal assign caps.json requests.csv --whole --json
+    """
+    from topocal.console import console, print_json, safe
+    from topocal.progress import progress
+    from topocal.solve.policy.assign import assign as assign_requests
+    from topocal.solve.policy.document import assignment_to_document, write_assignment
+    from topocal.solve.policy.files import read_requests
+    from topocal.topo.errors import InputError
+    from topocal.topo.units import parse_bytes
+
+    if output is not None and output.suffix.lower() not in (".csv", ".json"):
+        raise InputError(f"{output} is neither .csv nor .json", remedy="name it after its format")
+    least = parse_bytes(min_split)
+    if least < 1 or least != int(least):
+        raise InputError(f"--min-split {min_split} is no whole number of bytes", remedy="give one")
+    caps = _read_machine(model)
+    wanted = read_requests(requests, caps.endpoints)
+    with progress("assigning (the first time on a machine also compiles)"):
+        answer = assign_requests(caps, wanted, split=split, min_split_bytes=int(least))
+    if output is not None:
+        write_assignment(answer, output)
+    if as_json:
+        print_json(assignment_to_document(answer))
+        return
+    out = console()
+    for line in _lines(answer, caps):
+        out.print(line)
+    out.print(_table(answer))
+    if output is not None:
+        out.print(f"wrote {safe(output)}")
+
+
+def _read_machine(path: Path) -> Caps:
+    """The caps of a model file, or a caps file; whatever else is wrong, its reader tells."""
+    from topocal.case import is_model
+    from topocal.solve.caps_document import read_caps
+    from topocal.solve.model import read_model
+
+    return read_model(path).caps() if is_model(path) else read_caps(path)
+
+
+def _lines(answer: Assignment, caps: Caps) -> list[str]:
+    from topocal.console import safe
+    from topocal.topo.units import format_bytes, format_seconds
+
+    moved = float(answer.bytes_of_pair.sum())
+    labels = {cap.id: cap.label or cap.id for cap in caps.resources}
+    lines = [
+        f"[bold]{len(answer.requests)} requests[/bold], {format_bytes(moved)} move in "
+        f"[bold]{format_seconds(answer.finish_s)}[/bold]"
+        + (
+            f", {answer.gap:.1%} above the bound of {format_seconds(answer.bound_s)}"
+            if moved
+            else ""
+        )
+    ]
+    if answer.bottleneck is not None:
+        lines.append(f"  busiest: {safe(labels.get(answer.bottleneck, answer.bottleneck))}")
+    price = answer.price
+    if price is not None and price.high_s > price.low_s:
+        lines.append(
+            f"  the data allows {format_seconds(price.low_s)} to {format_seconds(price.high_s)}"
+        )
+    if price is not None and price.dependence.resources:
+        names = ", ".join(
+            f"{load.label} ({load.status})" for load in price.dependence.resources[:4]
+        )
+        lines.append(
+            f"  {price.dependence.share:.0%} of the busiest time rests on what no measurement "
+            f"had as its bottleneck: {safe(names)}"
+        )
+    if price is not None and price.unmeasured:
+        lines.append(
+            "  never measured, so that it may take longer than said: "
+            + safe(", ".join(price.unmeasured))
+        )
+    if price is not None and price.by_turns:
+        lines.append(f"  longer if these serve by turns: {safe(', '.join(price.by_turns))}")
+    lines.append(f"  digest {answer.digest}")
+    return lines
+
+
+def _table(answer: Assignment) -> Table:
+    """Every candidate beside the one chosen."""
+    from rich.table import Table
+
+    from topocal.console import safe
+    from topocal.topo.units import format_seconds
+
+    table = Table(box=None)
+    for name in ("", "candidate", "finish", "parts"):
+        table.add_column(name, justify="left" if name in ("", "candidate") else "right")
+    for one in answer.candidates:
+        late = f"{format_seconds(answer.with_start_up(one.busy_s))} or more"
+        table.add_row(
+            "*" if one is answer.chosen else "",
+            safe(one.name),
+            late if one.fair_s is None else format_seconds(answer.with_start_up(one.fair_s)),
+            str(one.parts),
+        )
+    return table
