@@ -1,7 +1,7 @@
 """What the page's calculator computes with: the model's numbers, and who loads what.
 
-The calculator (``templates/calculator.js``) follows :mod:`topocal.solve.occupancy` and
-:mod:`topocal.solve.predict` for patterns of equal sizes; its figures agree with theirs but
+The calculator (``templates/calculator.js``) follows :mod:`topocal.solve.occupancy`,
+:mod:`topocal.solve.fading` and :mod:`topocal.solve.predict` for patterns of equal sizes; its figures agree with theirs but
 for the order of sums.  Rates go over as seconds per byte, in digits that lose nothing.
 """
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from topocal.measure.patterns import PatternKind
 from topocal.report.figures import reachable
+from topocal.solve.fading import Crowd
 from topocal.solve.occupancy import DOMINATES
 from topocal.solve.predict import OPEN_ABOVE
 from topocal.solve.status import CLEAR_SIGMAS, Status
@@ -64,6 +65,7 @@ def calculator_data(model: Model, endpoints: Sequence[str]) -> dict[str, Any]:
             "best": best,
             "slowest": [max(a, b) for a, b in zip(slow, best, strict=True)],
             "kappa": [1.0 if r.kappa is None else r.kappa for r in table],
+            "crowding": [r.crowding or 0.0 for r in table],
             "error": [0.0 if r.error is None else r.error for r in table],
             "pinned": [int(r.status is Status.PINNED) for r in table],
             "settled": [
@@ -87,6 +89,14 @@ def calculator_data(model: Model, endpoints: Sequence[str]) -> dict[str, Any]:
                 for table_of in (model.offset_s, model.alpha_s)
             ]
             for kind in PatternKind
+        },
+        "fading": None
+        if model.fading is None
+        else {
+            "loss": model.fading.loss,
+            "error": model.fading.error,
+            "by_pattern": model.fading.by is Crowd.PATTERN,
+            "most_flows": model.fading.most_flows,
         },
         "dominates": DOMINATES,
         "clear_sigmas": CLEAR_SIGMAS,

@@ -33,6 +33,8 @@ _MOST_SWITCHES: Final = 16
 """Network switches with a row of their own."""
 
 _TOP: Final = 40.0
+_NOTE: Final = 12.0
+"""Room for a line below the title."""
 _ROW: Final = 26.0
 _LINE: Final = 23.0
 """Height of a row about a node, and of a line under it."""
@@ -89,7 +91,7 @@ class Card:
     Attributes
     ----------
     title, note
-        What it is; note is what stands small at its foot.
+        What it is, and of which machines.
     heads
         Words over the two columns.
     rows, ring
@@ -104,6 +106,11 @@ class Card:
     ring: Ring | None = None
     note: str = ""
     height: float = 0.0
+
+    @property
+    def ring_y(self) -> float:
+        """Where the ring begins."""
+        return _TOP + (_NOTE if self.note else 0.0)
 
 
 def draw_cards(
@@ -146,8 +153,8 @@ class _Page:
         where = ""
         if several:
             where = list_names(folded.names) if folded.names[0] else machine.nodes[0]
-            alike = f" ({len(folded.names)} alike)" if len(folded.names) > 1 else ""
-            where = f" · {shorten(where, 22)}{alike}"
+            alike = f", {len(folded.names)} alike" if len(folded.names) > 1 else ""
+            where = f"{shorten(where, 22)}{alike}"
         yield from self._fabric(machine, where)
         on_fabric = {end for link in machine.peers for end in (link.a, link.b)}
         roots, between = _split(machine)
@@ -156,11 +163,11 @@ class _Page:
                 yield self._tree(machine, root, where)
         rows = [self._joint(machine, link) for link in (*machine.sockets, *between)]
         if rows:
-            title = f"Between {'groups' if between else 'sockets'}{where}"
-            yield _card(title, rows, heads=("→", "←"))
+            title = f"Between {'groups' if between else 'sockets'}"
+            yield _card(title, self._some(rows), where, heads=("→", "←"))
         others = [self._joint(machine, link) for link in machine.others]
         if others:
-            yield _card(f"Further links{where}", self._some(others), heads=("→", "←"))
+            yield _card("Further links", self._some(others), where, heads=("→", "←"))
 
     def _fabric(self, machine: Machine, where: str) -> Iterator[Card]:
         """Switched: a row for each card. Direct: a ring."""
@@ -173,11 +180,16 @@ class _Page:
             names = {e: shorten(self._own(machine, e), 12) for e in cards}
             ring = draw_ring(machine.peers, names, self._cells)
             yield Card(
-                title=f"GPU fabric{where}",
+                title="GPU fabric",
+                note=where,
                 heads=("", ""),
                 ring=ring,
-                rows=tuple(self._kinds_of_links(machine)),
-                height=_TOP + RING_HEIGHT + _LINE * len({c.text for c in machine.peers}) + 8,
+                rows=tuple(self._kinds_of_links(machine, _NOTE if where else 0.0)),
+                height=_TOP
+                + (_NOTE if where else 0.0)
+                + RING_HEIGHT
+                + _LINE * len({c.text for c in machine.peers})
+                + 8,
             )
             return
         rows = []
@@ -190,14 +202,14 @@ class _Page:
             down = self._cells.among((other, card) for other in far)
             row = _node_row(1, self._own(machine, card), str(self._kind(card)), card)
             rows.append(replace(row, up=up, down=down))
-        yield _card(f"GPU fabric{where}", self._some(rows), heads=("↑ out", "↓ in"))
+        yield _card("GPU fabric", self._some(rows), where, heads=("↑ out", "↓ in"))
 
-    def _kinds_of_links(self, machine: Machine) -> Iterator[Row]:
+    def _kinds_of_links(self, machine: Machine, down: float) -> Iterator[Row]:
         """Under a ring: what each kind of link in it passes."""
         by_text: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for link in machine.peers:
             by_text[link.text] += [(link.a, link.b), (link.b, link.a)]
-        y = _TOP + RING_HEIGHT + _LINE / 2
+        y = _TOP + down + RING_HEIGHT + _LINE / 2
         for text, pairs in by_text.items():
             words = f"{len(pairs) // 2} × {text or 'link'}"
             yield Row(
@@ -226,8 +238,8 @@ class _Page:
             rows += self._lines(node, level)
             stack += [(child, node, level + 1) for child in reversed(branch.children)]
         kind = "Group" if root.kind is NodeKind.GROUP else "Tree"
-        title = f"{kind} of {shorten(self._own(machine, root.node), 20)}{where}"
-        return _card(title, self._some(rows))
+        title = f"{kind} of {shorten(self._own(machine, root.node), 14)}"
+        return _card(title, self._some(rows), where)
 
     def _lines(self, node: str, level: int) -> Iterator[Row]:
         """What no link shows, and the way to the network, under a node."""
@@ -275,7 +287,9 @@ class _Page:
                 up=self._cells.between(a, b),
                 down=self._cells.between(b, a),
             )
-            for a, b in sorted({(self._families.node(c.a), self._families.node(c.b)) for c in direct})
+            for a, b in sorted(
+                {(self._families.node(c.a), self._families.node(c.b)) for c in direct}
+            )
         ]
         lows = sorted(above, key=natural_key)
         groups = [[low] for low in lows]
@@ -313,9 +327,7 @@ class _Page:
     def _shared(self) -> Iterator[Card]:
         rows = [
             replace(r, text=_fit(p.words, _LEFT, _ONE_COLUMN, SMALL))
-            for p, r in zip(
-                self._rules.shared, _part_rows(self._rules.shared, _LEFT), strict=True
-            )
+            for p, r in zip(self._rules.shared, _part_rows(self._rules.shared, _LEFT), strict=True)
         ]
         if rows:
             yield _card("Shared by several", self._some(rows), heads=("", ""))
@@ -362,8 +374,8 @@ def _fit(text: str, x: float, end: float, size: float) -> str:
 
 def _node_row(level: int, text: str, kind: str, node: str) -> Row:
     x = _indent(level)
-    shown = _fit(text, x + 14, _NAMES_END, FONT)
-    return Row(y=0, x=x, text=shown, kind=kind, node=node, width=text_width(shown) + 14)
+    shown = _fit(text, x + 18, _NAMES_END, FONT)
+    return Row(y=0, x=x, text=shown, kind=kind, node=node, width=text_width(shown) + 18)
 
 
 def _part_rows(parts: tuple[Part, ...], x: float) -> Iterator[Row]:
@@ -372,10 +384,12 @@ def _part_rows(parts: tuple[Part, ...], x: float) -> Iterator[Row]:
         yield Row(y=0, x=x, text=words, up=part.sends, down=part.receives)
 
 
-def _card(title: str, rows: list[Row], heads: tuple[str, str] = ("↑ up", "↓ down")) -> Card:
+def _card(
+    title: str, rows: list[Row], note: str = "", heads: tuple[str, str] = ("↑ up", "↓ down")
+) -> Card:
     """Rows under each other, with a trunk from each node to those below it."""
     placed: list[Row] = []
-    y = _TOP
+    y = _TOP + (_NOTE if note else 0.0)
     trunk: dict[float, float] = {}
     for row in rows:
         height = _ROW if row.kind else _LINE
@@ -390,4 +404,4 @@ def _card(title: str, rows: list[Row], heads: tuple[str, str] = ("↑ up", "↓ 
         if stem_x is not None and row.x - _STEP in trunk:
             trunk[row.x - _STEP] = middle
         y += height
-    return Card(title=title, heads=heads, rows=tuple(placed), height=y + 10)
+    return Card(title=title, note=note, heads=heads, rows=tuple(placed), height=y + 10)

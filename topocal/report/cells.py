@@ -21,7 +21,7 @@ NETWORK: Final = "*"
 """Stands for every network switch where a machine that is drawn once meets the network."""
 
 _THINNEST: Final = 1.5
-_THICKEST: Final = 5.0
+_THICKEST: Final = 4.0
 _WEAKEST_FIRST: Final = (
     Status.UNKNOWN,
     Status.ASSUMED,
@@ -110,9 +110,7 @@ class Cells:
             hint=self._hint(table, rates, found),
         )
 
-    def _text(
-        self, table: list[FittedResource], rates: list[float], statuses: set[Status]
-    ) -> str:
+    def _text(self, table: list[FittedResource], rates: list[float], statuses: set[Status]) -> str:
         kappas = [r.kappa for r in table if r.kappa is not None]
         if kappas:
             low, high = f"{min(kappas):.2f}", f"{max(kappas):.2f}"
@@ -125,12 +123,12 @@ class Cells:
     def _thickness(self, rate_Bps: float) -> float:
         return _THINNEST + (_THICKEST - _THINNEST) * math.sqrt(rate_Bps / self._most_Bps)
 
-    def _hint(
-        self, table: list[FittedResource], rates: list[float], found: Counter[Status]
-    ) -> str:
+    def _hint(self, table: list[FittedResource], rates: list[float], found: Counter[Status]) -> str:
         if len(table) == 1:
             (one,) = table
             return f"{one.label}: {capacity_words(one, self._unit)}, {one.status}"
-        span = f"{self._unit.span(min(rates), max(rates))} {self._unit.name}" if rates else "unknown"
+        span = (
+            f"{self._unit.span(min(rates), max(rates))} {self._unit.name}" if rates else "unknown"
+        )
         statuses = ", ".join(f"{n} {status}" for status, n in found.most_common())
         return f"{list_names([r.id for r in table][:40])}: {span}; {statuses}"

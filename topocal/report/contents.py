@@ -31,16 +31,26 @@ def provenance(model: Model, measurements: Measurements | None) -> Iterator[tupl
         given = dict.fromkeys(file_name(s) for s in measurements.sources)
         if list(given) != list(sources):
             yield "samples shown", _some(list(given)) or "given without a file"
-        for run in measurements.runs:
-            for key, value in run.provenance.items():
-                if value is not None and isinstance(value, str | int | float | bool):
-                    yield str(key).replace("_", " "), one_line(value)
+    for key, value in conditions(model, measurements).items():
+        yield key.replace("_", " "), one_line(value)
     yield "patterns", f"{len(model.residuals)} fitted, {len(model.left_out)} left out"
     yield "noise of one figure", f"{model.noise:.2%}"
     nominal = {r.source for r in model.topology.resources.values() if r.source}
     if nominal:
         yield "nominal values", _some(sorted(nominal))
     yield "written by", f"topocal {installed_version('topocal')}, from model.json version 1"
+
+
+def conditions(model: Model, measurements: Measurements | None) -> dict[str, object]:
+    """Under which the figures were measured: what is a plain value."""
+    known: dict[str, object] = dict(model.provenance)
+    for run in () if measurements is None else measurements.runs:
+        known |= run.provenance
+    return {
+        str(key): value
+        for key, value in known.items()
+        if isinstance(value, str | int | float | bool)
+    }
 
 
 def contents(model: Model, measurements: Measurements | None) -> Iterator[str]:
@@ -54,13 +64,17 @@ def contents(model: Model, measurements: Measurements | None) -> Iterator[str]:
     models = {str(d["model"]) for d in data if d.get("model")}
     if models:
         yield f"Models of devices: {_some(sorted(models))}."
-    addresses = any(str(d.get("bus_id") or "") in str(n) for n, d in graph.nodes(data=True) if d.get("bus_id"))
+    addresses = any(
+        str(d.get("bus_id") or "") in str(n) for n, d in graph.nodes(data=True) if d.get("bus_id")
+    )
     yield "PCI addresses, as part of names." if addresses else "No PCI addresses."
     yield "Names of the files that it was made from, without their folders."
-    if measurements is not None and any(r.provenance for r in measurements.runs):
+    if conditions(model, measurements):
         yield "The conditions of measurement that are listed here."
-    yield "Measured rates of transfers; no raw timings, no serial numbers, no user names, unless " \
+    yield (
+        "Measured rates of transfers; no raw timings, no serial numbers, no user names, unless "
         "they are part of a name above."
+    )
 
 
 def _some_names(names: object) -> str:

@@ -203,9 +203,7 @@ def find_figures(model: Model, measurements: Measurements | None = None) -> Figu
             f"The pair matrix and the calculator cover {len(ends)} of {number} endpoints, "
             "spread evenly over the hosts."
         )
-    several = [
-        m for m in measured if len(m.pattern.flows) > 1 and m.throughput_Bps is not None
-    ]
+    several = [m for m in measured if len(m.pattern.flows) > 1 and m.throughput_Bps is not None]
     if len(several) > _MOST_PATTERNS:
         left_out.append(
             f"Of {len(several)} patterns of several flows, {_MOST_PATTERNS} are compared."
@@ -239,9 +237,7 @@ def _pairs(model: Model, ends: tuple[str, ...], measured: Sequence[Measured]) ->
         rows = [place[a] for a, _ in pairs]
         columns = [place[b] for _, b in pairs]
         predicted[rows, columns] = lone_rates_Bps(model, pairs)
-    return Pairs(
-        endpoints=ends, measured_Bps=found, predicted_Bps=predicted, left_out=left_out
-    )
+    return Pairs(endpoints=ends, measured_Bps=found, predicted_Bps=predicted, left_out=left_out)
 
 
 def lone_rates_Bps(model: Model, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:

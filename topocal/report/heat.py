@@ -21,6 +21,8 @@ SHADES: Final = 9
 
 _LEAST_SPREAD: Final = 0.2
 """Rates that differ by less than this share are shown in like shades."""
+_WIDE: Final = 4.0
+"""Where the fastest pair is so many times as fast as the slowest, shades are logarithmic."""
 _LEAST_ERROR: Final = 0.045
 """Errors up to so much never reach the darkest shades."""
 
@@ -128,8 +130,15 @@ def _rates(
     marked: set[tuple[int, int]],
     fine: bool,
 ) -> Heat:
+    logarithmic = low > 0 and high > _WIDE * low
+
+    def place(value: float) -> float:
+        if logarithmic:
+            return math.log(value / low) / math.log(high / low)
+        return (value - low) / (high - low) if high > low else 0.5
+
     def shade(value: float) -> str:
-        share = (value - low) / (high - low) if high > low else 0.5
+        share = place(value)
         return f"q{min(SHADES - 1, int(share * SHADES))}"
 
     rows = []
@@ -144,9 +153,12 @@ def _rates(
             else:
                 cells.append(HeatCell(shade(value), unit.number(value, fine=fine) + mark))
         rows.append(cells)
-    steps = [low + (high - low) * (k + 0.5) / SHADES for k in range(SHADES)]
-    ends = {0: unit.number(low, fine=fine), SHADES - 1: unit.number(high, fine=fine)}
-    scale = [HeatCell(f"q{k}", ends.get(k, "")) for k, _ in enumerate(steps)]
+    middle = math.sqrt(low * high) if logarithmic else (low + high) / 2
+    ends = {0: low, SHADES // 2: middle, SHADES - 1: high}
+    scale = [
+        HeatCell(f"q{k}", unit.number(ends[k], fine=fine) if k in ends else "")
+        for k in range(SHADES)
+    ]
     return Heat(title=f"{title}, {unit.name}", rows=rows, scale=scale)
 
 

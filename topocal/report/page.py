@@ -10,6 +10,7 @@ import base64
 import hashlib
 import math
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +29,7 @@ from topocal.report.families import fold
 from topocal.report.figures import Figures, Several, find_figures
 from topocal.report.heat import Heats, heat_maps
 from topocal.report.rules import find_rules
-from topocal.report.words import STATUS_WORDS, Unit, unit_for
+from topocal.report.words import STATUS_WORDS, Unit, unit_for, with_arrows
 from topocal.solve.status import Status
 from topocal.topo.errors import printable
 from topocal.topo.render.outline import outline
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "build_report", "render_report"]
 
+_FINDINGS: Final = 8
+"""Findings that are shown at once; the others unfold."""
 _WORST: Final = 24
 """Patterns that are shown at once; the others unfold."""
 _MOST_UNFOLDED: Final = 400
@@ -178,6 +181,8 @@ def render_report(report: Report) -> str:
         counts=count_kinds(model.topology),
         unit=report.unit.name,
         tiles=_tiles(report),
+        findings=report.findings[:_FINDINGS],
+        more_findings=report.findings[_FINDINGS:],
         several=several[:_WORST],
         unfolded=several[_WORST:_MOST_UNFOLDED],
         not_unfolded=max(0, len(several) - _MOST_UNFOLDED),
@@ -200,9 +205,7 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
     """The report in a few numbers: value and what it is."""
     model = report.model
     pinned = sum(r.status is Status.PINNED for r in model.resources.values())
-    loaded = sum(
-        r.status not in (Status.ASSUMED, Status.UNKNOWN) for r in model.resources.values()
-    )
+    loaded = sum(r.status not in (Status.ASSUMED, Status.UNKNOWN) for r in model.resources.values())
     tiles = [
         (f"{len(model.residuals)}", "patterns fitted"),
         (f"{pinned} of {loaded}", "measured resources pinned"),
@@ -275,8 +278,9 @@ def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     def plain(value: object) -> object:
-        """No character that changes the direction of others, or that nobody sees."""
-        return printable(value) if type(value) is str else value
+        """No character that changes the direction of others, or that nobody sees; and arrows
+        that no line breaks in two."""
+        return with_arrows(printable(value)) if type(value) is str else value
 
     environment = Environment(
         loader=PackageLoader("topocal.report", "templates"),
@@ -287,8 +291,20 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["px"] = lambda v: f"{v:.1f}".removesuffix(".0")
+    environment.filters["numbers"] = _numbers
     environment.filters["signed"] = _signed
+    environment.filters["sentence"] = _sentence
     return environment
+
+
+def _numbers(names: Iterable[str], number: Mapping[str, int]) -> str:
+    """Numbers of the resources that the calculator knows, for a script to find their cell."""
+    return " ".join(str(number[name]) for name in names if name in number)
+
+
+def _sentence(text: str) -> str:
+    """With a capital letter and a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def _signed(ratio: float) -> str:

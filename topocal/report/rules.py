@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import Final
 
 from topocal.report.cells import Cell, Cells
 from topocal.report.families import Families
 from topocal.solve.model import Model
+from topocal.topo.render.sharing import list_names
 from topocal.topo.resource import Sharing
 
 __all__ = ["Part", "Rules", "find_rules"]
@@ -42,6 +44,10 @@ class Rules:
     shared: tuple[Part, ...]
 
 
+_SHORTER: Final = (("inside its ", "within "), ("to another ", "to other "))
+"""Words that are too long for a line of a card."""
+
+
 def find_rules(model: Model, families: Families, cells: Cells) -> Rules:
     """Sort the resources that no link shows."""
     senders: dict[str, set[str] | None] = {}
@@ -62,8 +68,13 @@ def find_rules(model: Model, families: Families, cells: Cells) -> Rules:
         else:
             shared.append(name)
     found: dict[str, list[Part]] = defaultdict(list)
+    alike = {folded.names[0]: len(folded.names) for folded in families.machines}
     for (end, words, side), names in own.items():
         cell = cells.of(names)
+        if len(names) < alike.get(end.rpartition("/")[0], 1):
+            # Of like hosts only some have it.
+            hosts = list_names({name.rpartition("/")[0] for name in names} - {""})
+            words = f"{words.removesuffix(' in all')}, {hosts}" if hosts else words
         found[end].append(
             Part(words=words, sends=cell) if side else Part(words=words, receives=cell)
         )
@@ -82,4 +93,6 @@ def _words(model: Model, name: str, end: str, *, sends: bool) -> str:
     rest = " ".join(model.resources[name].label.replace(end, " ").split())
     role = "sender" if sends else "receiver"
     rest = rest.removeprefix(role).strip()
-    return f"{verb} {rest}" if rest else f"{verb} in all"
+    for long, short in _SHORTER:
+        rest = rest.replace(long, short)
+    return rest or f"{verb} in all"

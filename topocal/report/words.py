@@ -13,7 +13,15 @@ from topocal.solve.model import FittedResource
 from topocal.solve.status import Status
 from topocal.topo.units import rate_unit_Bps
 
-__all__ = ["OPEN", "STATUS_WORDS", "Unit", "capacity_words", "file_name", "unit_for"]
+__all__ = [
+    "OPEN",
+    "STATUS_WORDS",
+    "Unit",
+    "capacity_words",
+    "file_name",
+    "unit_for",
+    "with_arrows",
+]
 
 STATUS_WORDS: Final = {
     Status.PINNED: "some pattern has it as its clear bottleneck",
@@ -87,3 +95,10 @@ def file_name(path: str) -> str:
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or path
 
 
+def with_arrows(text: str) -> str:
+    """Notation as the page shows it.
+
+    >>> with_arrows("gpu0->gpu1, gpu2<-gpu3, gpu4<->gpu5")
+    'gpu0→gpu1, gpu2←gpu3, gpu4↔gpu5'
+    """
+    return text.replace("<->", "↔").replace("->", "→").replace("<-", "←")

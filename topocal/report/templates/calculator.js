@@ -1,6 +1,6 @@
 'use strict';
-/* What a pattern of equal sizes takes: the same computation as topocal.solve.occupancy and
-   topocal.solve.predict, on the numbers that the page carries. No page is needed to run it. */
+/* What a pattern of equal sizes takes: the same computation as topocal.solve.occupancy,
+   topocal.solve.fading and topocal.solve.predict, on the numbers that the page carries. No page is needed to run it. */
 
 const topocal = (function () {
   const TWO_SIDED = 1.96;
@@ -78,10 +78,46 @@ const topocal = (function () {
     }
     busy.forEach((b) => { b.high = Math.max(b.high, b.seconds); });
     const engines = busy.filter((b) => table.engine[b.resource] && b.seconds > 0);
-    return {
+    const found = {
       busy,
       exact: engines.length < 2,
       byTurns: byTurns(machine, flows, soloSlowest.map((s) => s * size), loaded),
+    };
+    return machine.fading === null ? found : faded(machine, flows, found);
+  }
+
+  /* The same where everything takes longer the more flows there are. */
+  function faded(machine, flows, found) {
+    const { loss, error, by_pattern: byPattern, most_flows: mostFlows } = machine.fading;
+    let most = 1;
+    const busy = found.busy.map((b) => {
+      const count = byPattern ? flows.length : b.parts.filter((p) => p !== 0).length;
+      const further = Math.max(0, count - 1);
+      const factor = 1 + loss * further;
+      const m = machine.resources.crowding[b.resource];
+      most = Math.max(most, factor);
+      const end = (value, scale, sign) => {
+        const half = value > 0 ? Math.abs(Math.log(value / b.seconds)) / TWO_SIDED : NaN;
+        if (b.pinned && Number.isFinite(half)) {
+          const alone = Math.max(0, half ** 2 - (error * m) ** 2);
+          const width = TWO_SIDED * Math.sqrt(alone + (error * (further - m)) ** 2);
+          return b.seconds * scale * Math.exp(sign * width);
+        }
+        return value * scale * Math.exp(sign * TWO_SIDED * error * further);
+      };
+      const seconds = b.seconds * factor;
+      return {
+        ...b,
+        seconds,
+        parts: b.parts.map((p) => p * factor),
+        low: end(b.low, Math.min(factor, 1 + loss * Math.max(0, mostFlows - 1)), -1),
+        high: Math.max(end(b.high, factor, 1), seconds),
+      };
+    });
+    return {
+      ...found,
+      busy,
+      byTurns: found.byTurns.map((t) => ({ ...t, seconds: t.seconds * most })),
     };
   }
 

@@ -11,6 +11,11 @@
     return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
   }
 
+  /* The same with arrows that no line breaks in two. */
+  function pretty(text) {
+    return shown(text).replaceAll('<->', '↔').replaceAll('->', '→').replaceAll('<-', '←');
+  }
+
   function make(tag, text, parent) {
     const element = document.createElement(tag);
     if (text !== undefined) { element.textContent = text; }
@@ -38,15 +43,24 @@
     const fresh = before.size === 0;
     const peers = byId('peers');
     peers.replaceChildren();
-    peers.classList.toggle('wide', names.some((n) => n.length > 7));
+    const hosts = names.map((n) => n.slice(0, n.lastIndexOf('/') + 1));
+    const hosted = hosts.every(Boolean) && new Set(hosts).size < names.length;
+    peers.classList.toggle('hosted', hosted);
+    peers.classList.toggle('wide', !hosted && names.some((n) => n.length > 7));
+    let offered = 0;
     names.forEach((name, k) => {
+      if (hosted && (k === 0 || hosts[k] !== hosts[k - 1])) {
+        make('span', hosts[k].slice(0, -1), peers).className = 'host';
+      }
       if (k === root) { return; }
+      offered += 1;
       const label = make('label', undefined, peers);
       const box = make('input', undefined, label);
       box.type = 'checkbox';
       box.value = String(k);
-      box.checked = fresh ? peers.children.length <= 3 : before.has(k);
-      make('bdi', name, label);
+      box.checked = fresh ? offered <= 3 : before.has(k);
+      box.setAttribute('aria-label', name);
+      make('bdi', hosted ? name.slice(hosts[k].length).replace(/^gpu(?=\d)/, '') : name, label);
       label.title = name;
     });
   }
@@ -135,7 +149,7 @@
       const item = make('li', undefined, list);
       const row = make('span', undefined, item);
       row.className = 'row';
-      make('bdi', shown(table.label[b.resource]), row);
+      make('bdi', pretty(table.label[b.resource]), row);
       make('span', topocal.formatSeconds(b.seconds), row);
       const bar = make('span', undefined, item);
       bar.className = 'bar';
@@ -147,8 +161,8 @@
     }
     const doubts = byId('doubts');
     doubts.replaceChildren();
-    for (const text of doubtsOf(found)) { make('li', shown(text), doubts); }
-    byId('command').value = command(flows);
+    for (const text of doubtsOf(found)) { make('li', pretty(text), doubts); }
+    byId('command').textContent = command(flows);
   }
 
   /* Of what stands in series only the one that is named is listed. */
@@ -176,7 +190,7 @@
     const sure = found.named.every((b) => table.pinned[b.resource]);
     const tail = texts.length === 1 ? ''
       : sure ? ', which are equally busy as far as the data tells' : ': the data cannot tell these apart';
-    return shown(`Bottleneck: ${texts.slice(0, 4).join(' or ')}${texts.length > 4 ? ` or ${texts.length - 4} more` : ''}${tail}.`);
+    return pretty(`Bottleneck: ${texts.slice(0, 4).join(' or ')}${texts.length > 4 ? ` or ${texts.length - 4} more` : ''}${tail}.`);
   }
 
   function doubtsOf(found) {
