@@ -286,12 +286,16 @@ class Member:
         is_last: bool,
     ) -> list[float]:
         """All messages handed over as one batch; arrival of each where that shows."""
-        # Both ends list their messages in the order of the flows, as some backends ask.
         both: list[tuple[Send | Receive, Any, Any]] = [
-            *((m, t, dist.isend) for m, t in sends),
             *((m, t, dist.irecv) for m, t in receives),
+            *((m, t, dist.isend) for m, t in sends),
         ]
-        both.sort(key=lambda item: item[0].flow)
+        if self._device.kind != "cpu":
+            # Both ends list their messages in the order of the flows, as some backends ask.
+            both.sort(key=lambda item: item[0].flow)
+        # Else receives stay first.  gloo has one connection for both directions of a pair and
+        # says on it that a receive is posted: behind a message that is under way the word
+        # comes late, and the two directions take turns.
         ops = [
             dist.P2POp(call, tensor, self._global[m.peer], self._group) for m, tensor, call in both
         ]
@@ -342,6 +346,11 @@ class Member:
         first = {m.peer: m.flow for m, _ in receives} if self._device.kind != "cpu" else {}
         begun: list[tuple[int, Any]] = []
         held: dict[int, Any] = {}
+        posted: dict[int, Any] = {}
+        if self._device.kind == "cpu" and receives:
+            # Before all sends, for the reason that _together gives.
+            m, tensor = receives[0]
+            posted[m.flow] = self._begin(dist.irecv, tensor, m.peer)
         for m, tensor in sends:
             if first.get(m.peer, m.flow) < m.flow:
                 held[m.peer] = tensor
@@ -349,7 +358,7 @@ class Member:
                 begun.append((m.peer, self._begin(dist.isend, tensor, m.peer)))
         finish = []
         for m, tensor in receives:
-            work = self._begin(dist.irecv, tensor, m.peer)
+            work = posted.get(m.flow) or self._begin(dist.irecv, tensor, m.peer)
             if m.peer in held:
                 begun.append((m.peer, self._begin(dist.isend, held[m.peer], m.peer)))
             wait_or_raise(work, until, m.peer)
