@@ -518,7 +518,8 @@ OVERLAPS = """
 const found = [];
 for (const card of document.querySelectorAll('svg.card')) {
   const frame = card.getBoundingClientRect();
-  const texts = [...card.querySelectorAll('text')].filter((t) => getComputedStyle(t).display !== 'none');
+  const texts = [...card.querySelectorAll('text')]
+    .filter((t) => getComputedStyle(t).display !== 'none');
   const boxes = texts.map((t) => t.getBoundingClientRect());
   boxes.forEach((a, i) => {
     if (a.left < frame.left || a.right > frame.right || a.bottom > frame.bottom) {
@@ -532,8 +533,9 @@ for (const card of document.querySelectorAll('svg.card')) {
     }
   });
 }
-for (const element of document.querySelectorAll('p, li, dd, dt, h1, h2, summary, td, th, pre, label')) {
-  if (element.closest('details:not([open])') || element.closest('.heat') || element.closest('thead')) { continue; }
+const all = document.querySelectorAll('p, li, dd, dt, h1, h2, summary, td, th, pre, label');
+for (const element of all) {
+  if (element.closest('details:not([open]), .heat, thead')) { continue; }
   if (element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0
       && getComputedStyle(element).display !== 'inline') {
     found.push(['cut', element.textContent.slice(0, 60)]);
@@ -592,12 +594,14 @@ const worst = {};
 for (const element of document.querySelectorAll('body *')) {
   const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
   const style = getComputedStyle(element);
-  if (!own || style.display === 'none' || style.fontSize === '0px' || ['SCRIPT', 'TITLE', 'title', 'OPTION'].includes(element.tagName)) { continue; }
+  const unseen = ['SCRIPT', 'TITLE', 'title', 'OPTION'].includes(element.tagName);
+  if (!own || unseen || style.display === 'none' || style.fontSize === '0px') { continue; }
   const ink = number(element instanceof SVGElement ? style.fill : style.color);
   const a = light(ink);
   const b = light(behind(element));
   const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  if (ratio < 4.5) { worst[`${element.tagName}.${element.getAttribute('class')} ${element.textContent.slice(0, 20)}`] = ratio; }
+  const name = `${element.tagName}.${element.getAttribute('class')}`;
+  if (ratio < 4.5) { worst[`${name} ${element.textContent.slice(0, 20)}`] = ratio; }
 }
 return worst;
 """

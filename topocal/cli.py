@@ -16,6 +16,7 @@ import typer
 from topocal.commands.assign import assign
 from topocal.commands.caps import caps
 from topocal.commands.demo import demo
+from topocal.commands.diff import diff
 from topocal.commands.discover import discover
 from topocal.commands.explain import explain
 from topocal.commands.fabric import fabric
@@ -76,6 +77,7 @@ app.command(name="explain")(explain)
 app.command(name="simulate")(simulate)
 app.command(name="caps")(caps)
 app.command(name="price")(price)
+app.command(name="diff")(diff)
 app.command(name="report")(report)
 app.command(name="assign")(assign)
 app.command(name="demo")(demo)

@@ -1,8 +1,9 @@
 """What the page's calculator computes with: the model's numbers, and who loads what.
 
 The calculator (``templates/calculator.js``) follows :mod:`topocal.solve.occupancy`,
-:mod:`topocal.solve.fading` and :mod:`topocal.solve.predict` for patterns of equal sizes; its figures agree with theirs but
-for the order of sums.  Rates go over as seconds per byte, in digits that lose nothing.
+:mod:`topocal.solve.fading` and :mod:`topocal.solve.predict` for patterns of equal sizes; its
+figures agree with theirs but for the order of sums.  Rates go over as seconds per byte, in
+digits that lose nothing.
 """
 
 from __future__ import annotations
