@@ -42,6 +42,10 @@ def explain(
     time_limit: Annotated[
         float, typer.Option("--time-limit", metavar="SECONDS", help="For the fewest resources.")
     ] = 5.0,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write the answer and a picture to one file."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say why a machine, or one pattern on it, is as slow as it is.
@@ -51,10 +55,11 @@ def explain(
 
     topocal explain topo.txt p2p.txt
 
-    topocal explain pairs.csv fans.csv -t b70
+    topocal explain pairs.csv fans.csv -t b70 --html answer.html
 
     topocal explain model.json --fan-in 3:4,5,6,7 --faster 1.5
     """
+    from topocal.console import console, safe
     from topocal.pattern_options import patterns_from
     from topocal.solve.explain import explain as explain_machine
     from topocal.solve.fit import fit
@@ -62,10 +67,18 @@ def explain(
     from topocal.topo.units import parse_bytes
 
     fitted = _model(files, topology)
+    of_pattern = bool(fan_in or fan_out or flow or pattern)
+    if html is not None:
+        _check_page(html, files, of_pattern or fitted is not None)
     if fitted is None:
         measurements, machine = _sort(files, topology)
-        if not (fan_in or fan_out or flow or pattern):
-            _tell_machine(explain_machine(measurements, machine, time_limit_s=time_limit), as_json)
+        if not of_pattern:
+            found = explain_machine(measurements, machine, time_limit_s=time_limit)
+            if html is not None:
+                _draw(found, measurements, html)
+            _tell_machine(found, as_json)
+            if html is not None and not as_json:
+                console().print(f"\nwrote {safe(html)}")
             return
         fitted = fit(measurements, machine)
     known = fitted.topology.endpoints
@@ -78,6 +91,36 @@ def explain(
     from topocal.solve.speedup import speed_up
 
     _tell_patterns(fitted, [speed_up(fitted, p, faster) for p in wanted], size_bytes, as_json)
+
+
+def _check_page(html: Path, files: list[Path], is_pattern: bool) -> None:
+    """A page is of a machine, from measurements, and takes the place of none of them.
+
+    Raises
+    ------
+    InputError
+        When it would not be.
+    """
+    from topocal.topo.errors import InputError, Where
+
+    if is_pattern:
+        raise InputError(
+            "--html shows a machine, from its measurements",
+            remedy="give measurements and no pattern, or use topocal report on the model",
+        )
+    if any(html.resolve() == f.resolve() for f in files):
+        raise InputError(
+            "is one of the inputs", where=Where(file=str(html)), remedy="write elsewhere"
+        )
+
+
+def _draw(found: Explanation, measurements: Measurements, html: Path) -> None:
+    """The answer with the machine drawn, as topocal report shows it."""
+    from topocal.report.page import build_report, render_report
+    from topocal.topo.files import write_atomically
+
+    page = build_report(found.model, measurements, findings=found.findings, fewest=found.fewest)
+    write_atomically(html, render_report(page).encode("utf-8", "replace"))
 
 
 def _no_pattern(path: Path) -> None:
