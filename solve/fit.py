@@ -16,6 +16,8 @@ from topocal.solve.candidates import like, with_candidates
 from topocal.solve.certify import certify
 from topocal.solve.conditions import agreed
 from topocal.solve.consistency import Consistency, check_consistency
+from topocal.solve.fading import Fading
+from topocal.solve.fading_fit import Crowded, fit_with_fading
 from topocal.solve.groups import infer_topology
 from topocal.solve.intervals import Knowledge, what_is_known
 from topocal.solve.model import (
@@ -28,7 +30,7 @@ from topocal.solve.model import (
 )
 from topocal.solve.observe import Observed, observe
 from topocal.solve.rows import Observation
-from topocal.solve.sharing import Fit, SharingVerdict, fit_sharing, nominal_prior
+from topocal.solve.sharing import SharingVerdict, nominal_prior
 from topocal.solve.status import CLEAR_SIGMAS, Status
 from topocal.topo.errors import InputError, one_line
 from topocal.topo.resource import Resource, Sharing
@@ -95,9 +97,9 @@ def fit(
     consistency = check_consistency(topology, observed.observations)
     own_paths = consistency.unlike[:_MOST_OWN_PATHS]
     candidates = with_candidates(topology, measurements.endpoints, own_paths)
-    best, verdict = fit_sharing(candidates, _with_noise(observed.observations, consistency))
-    proven = certify(best, certify_s)
-    model = _model(best, verdict, proven, consistency, observed, measurements.sources, topology)
+    found = fit_with_fading(candidates, _with_noise(observed.observations, consistency))
+    proven = certify(found.fit, certify_s)
+    model = _model(found, proven, consistency, observed, measurements.sources, topology)
     return replace(model, provenance=agreed(measurements.runs))
 
 
@@ -110,14 +112,14 @@ def _with_noise(observations: Sequence[Observation], consistency: Consistency) -
 
 
 def _model(
-    best: Fit,
-    verdict: SharingVerdict,
+    found: Crowded,
     proven: Certificate,
     consistency: Consistency,
     observed: Observed,
     sources: tuple[str, ...],
     topology: Topology,
 ) -> Model:
+    best, verdict = found.fit, found.verdict
     table = list(best.topology.resources.values())
     supposed = np.array([r.id in best.candidates.rank for r in table])
     known = what_is_known(
@@ -127,7 +129,7 @@ def _model(
         np.isfinite(nominal_prior(best.topology)),
         supposed,
     )
-    known = _with_open_ports(known, verdict)
+    known = found.knowing(_with_open_ports(known, verdict))
     names = [o.name for o in best.rows.observations]
     kappa = np.exp(best.estimate.log_kappa)
     engines = {best.candidates.engines[key]: float(kappa[key[1]]) for key in verdict.time_shared}
@@ -148,6 +150,7 @@ def _model(
                 engines,
                 names,
                 table,
+                float(found.crowding[k]) if found.fading else None,
             )
             for k in kept
         ],
@@ -155,10 +158,15 @@ def _model(
     residuals = tuple(
         Residual(
             name=o.name,
-            measured_Bps=o.throughput_Bps,
-            predicted_Bps=o.pattern.total_bytes / math.exp(log_s),
+            measured_Bps=o.throughput_Bps / factor,
+            predicted_Bps=o.pattern.total_bytes / math.exp(log_s) / factor,
         )
-        for o, log_s in zip(best.rows.observations, best.estimate.log_predicted, strict=True)
+        for o, log_s, factor in zip(
+            best.rows.observations,
+            best.estimate.log_predicted.tolist(),
+            found.factor.tolist(),
+            strict=True,
+        )
     )
     return Model(
         topology=_kept(best.topology, [table[k].id for k in kept], engines),
@@ -167,7 +175,8 @@ def _model(
         sharing=verdict.text,
         undecided=verdict.undecided,
         undecided_endpoints=verdict.undecided_endpoints,
-        findings=tuple(_findings(consistency, residuals)),
+        fading=found.fading,
+        findings=tuple(_findings(consistency, residuals, found.fading)),
         left_out=consistency.left_out,
         residuals=residuals,
         alpha_s=observed.alpha_s,
@@ -206,6 +215,7 @@ def _fitted(
     engines: dict[str, float],
     samples: list[str],
     table: list[Resource],
+    crowding: float | None,
 ) -> FittedResource:
     if resource.sharing is Sharing.TIME_SHARED:
         return FittedResource(
@@ -222,6 +232,7 @@ def _fitted(
             else Status.ASSUMED,
             pinned_by=tuple(samples[k] for k in known.pinned_by),
             confounded_with=tuple(table[k].id for k in known.confounded_with),
+            crowding=crowding,
         )
     return FittedResource(
         id=resource.id,
@@ -235,6 +246,7 @@ def _fitted(
         status=known.status,
         pinned_by=tuple(samples[k] for k in known.pinned_by),
         confounded_with=tuple(table[k].id for k in known.confounded_with),
+        crowding=crowding,
     )
 
 
@@ -273,8 +285,12 @@ def _Bps(x: float) -> float | None:
     return math.exp(-x)
 
 
-def _findings(consistency: Consistency, residuals: Sequence[Residual]) -> Iterator[str]:
+def _findings(
+    consistency: Consistency, residuals: Sequence[Residual], fading: Fading | None
+) -> Iterator[str]:
     """What the data says about itself, and what the fit could not say."""
+    if fading is not None:
+        yield fading.text
     for one in consistency.contradictions:
         if not {one.flow.name, one.pattern.name} & consistency.left_out.keys():
             yield one.text

@@ -18,6 +18,7 @@ import numpy as np
 
 from topocal.measure.patterns import PatternKind
 from topocal.measure.provenance import check_provenance
+from topocal.solve.fading import Fading
 from topocal.solve.status import Status
 from topocal.topo.capacities import Capacities
 from topocal.topo.errors import FormatError, InputError, Where, one_line
@@ -80,6 +81,9 @@ class FittedResource:
     confounded_with
         Resources that may explain its samples as well; for one in series, the resource
         that stands for it.
+    crowding
+        Where a loss by many flows is fitted: how far the log of the capacity (or of kappa)
+        rises for each unit that the loss does, with the same samples.
     """
 
     id: str
@@ -93,6 +97,7 @@ class FittedResource:
     status: Status
     pinned_by: tuple[str, ...] = ()
     confounded_with: tuple[str, ...] = ()
+    crowding: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +149,9 @@ class Model:
         By id, in the topology's order.
     noise
         Relative standard deviation of one sample.
+    fading
+        How much longer everything takes for each further flow; ``None`` where the data does
+        not demand it.
     sharing
         Sentence on whether receivers share bytes or time.
     undecided
@@ -184,6 +192,7 @@ class Model:
     certificate: Certificate
     notes: tuple[str, ...]
     sources: tuple[str, ...]
+    fading: Fading | None = None
     undecided_endpoints: tuple[tuple[str, int], ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -244,6 +253,7 @@ def model_to_document(model: Model) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "noise": model.noise,
+        "fading": None if model.fading is None else msgspec.to_builtins(model.fading),
         "sharing": model.sharing,
         "undecided": list(model.undecided),
         "undecided_endpoints": [list(one) for one in model.undecided_endpoints],
@@ -297,6 +307,7 @@ def read_model(path: str | Path) -> Model:
             topology=topology,
             resources={name: by_id[name] for name in topology.resources},
             noise=_noise(document["noise"]),
+            fading=_fading(document.get("fading")),
             sharing=msgspec.convert(document["sharing"], str),
             undecided=msgspec.convert(document["undecided"], tuple[int, ...]),
             undecided_endpoints=msgspec.convert(
@@ -321,6 +332,7 @@ def read_model(path: str | Path) -> Model:
 
 
 _MOST_ERROR: Final = 100.0
+_MOST_FLOWS: Final = 1e9
 
 
 def _check(resource: FittedResource, topology: Topology) -> None:
@@ -337,6 +349,8 @@ def _check(resource: FittedResource, topology: Topology) -> None:
             raise ValueError(f"{resource.id} has {name} {value}")
     if resource.error is not None and not 0 < resource.error < _MOST_ERROR:
         raise ValueError(f"{resource.id} has error {resource.error}")
+    if resource.crowding is not None and not abs(resource.crowding) < _MOST_FLOWS:
+        raise ValueError(f"{resource.id} has crowding {resource.crowding}")
     if resource.kappa is not None and not 0 < resource.kappa <= 1:
         raise ValueError(f"{resource.id} has kappa {resource.kappa}")
     ordered = [
@@ -362,6 +376,17 @@ def _provenance(value: object) -> dict[str, Any]:
     except InputError as error:
         raise ValueError(error.what) from error
     return found
+
+
+def _fading(value: object) -> Fading | None:
+    """A loss as predictions rely on it; none in models from before it was known."""
+    fading = msgspec.convert(value, Fading | None)
+    if fading is not None:
+        if not (0 < fading.loss < 1 and 0 < fading.error < _MOST_ERROR):
+            raise ValueError(f"a loss of {fading.loss} within {fading.error}")
+        if not 1 < fading.most_flows < 1 << 31:
+            raise ValueError(f"a loss by {fading.most_flows} flows")
+    return fading
 
 
 def _noise(value: object) -> float:

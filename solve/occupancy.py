@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from topocal.solve.fading import faded
 from topocal.solve.status import Status
 from topocal.topo.incidence import incidence
 from topocal.topo.resource import Sharing
@@ -53,6 +54,9 @@ class Occupancy:
     by_turns
         ``(endpoint, seconds)`` where the data does not tell whether it serves its flows at
         once or by turns: what it would take by turns.
+    crowd
+        Shape (n,): the factor by which many flows lengthen each busy time, in all of them
+        already; ``None`` where nothing fades.
     """
 
     flows: tuple[Flow, ...]
@@ -64,6 +68,15 @@ class Occupancy:
     parts: NDArray[np.float64]
     exact: bool
     by_turns: tuple[tuple[str, float], ...] = ()
+    crowd: NDArray[np.float64] | None = None
+
+    @property
+    def stretch(self) -> float:
+        """How many times as long a simulation without a loss by many flows would be: as on
+        the busiest resource."""
+        if self.crowd is None or not len(self.crowd):
+            return 1.0
+        return float(self.crowd[np.argmax(self.seconds)])
 
     def flows_on(self, resource: str) -> tuple[bool, ...]:
         """Which flows load a resource."""
@@ -103,7 +116,8 @@ def occupancies(model: Model, patterns: Sequence[Pattern]) -> Iterator[tuple[Pat
     rates = _Rates(model, lines.resources)
     for pattern, flows in zip(patterns, moving, strict=True):
         rows = [number[f.source, f.destination] for f in flows]
-        yield pattern, rates.occupancy(flows, csr_array(lines.matrix[rows]))
+        busy = rates.occupancy(flows, csr_array(lines.matrix[rows]))
+        yield pattern, busy if model.fading is None else faded(busy, model.fading, model)
 
 
 class _Rates:

@@ -156,7 +156,7 @@ def _one(model: Model, pattern: Pattern, busy: Occupancy) -> Prediction:
     if not busy.exact:
         from topocal.topo.fluid import simulate
 
-        seconds = simulate(model.topology, pattern.flows, model.capacities).seconds
+        seconds = simulate(model.topology, pattern.flows, model.capacities).seconds * busy.stretch
     stretch = seconds / longest if longest > 0 else 1.0
     alpha_s = model.start_up_s(kind_of(pattern), seconds) if longest > 0 else 0.0
     low, high = busy.low_s.max(initial=0.0), busy.high_s.max(initial=0.0)

@@ -280,6 +280,7 @@ class _OnPattern:
         self._weight = lines.matrix[:, [place[n] for n in busy.resources]].toarray()
         self._size = np.array([f.size_bytes for f in busy.flows])
         self._columns = lines
+        self._crowd = np.ones(len(table)) if busy.crowd is None else busy.crowd
 
     def raised(self, level: float) -> tuple[NDArray[np.float64], dict[int, float]]:
         """What every capacity must pass for nothing to be busy longer than ``level``, shape (n,),
@@ -299,7 +300,8 @@ class _OnPattern:
         if np.count_nonzero(mine) < 2:
             return np.zeros(len(mine))
         solo = (self._weight / rate).max(axis=1)
-        return np.asarray(np.where(mine, self._kappa[engine] * self._size * solo, 0.0))
+        factor = self._kappa[engine] * self._crowd[engine]
+        return np.asarray(np.where(mine, factor * self._size * solo, 0.0))
 
     def _faster(self, engine: int, factor: float, rate: NDArray[np.float64]) -> NDArray[np.float64]:
         """Capacities with which the engine's flows alone are ``factor`` times as fast."""
@@ -340,7 +342,8 @@ class _OnPattern:
         for name in tuple(changed):
             changed |= dict.fromkeys(self._in_series(name), changed[name])
         capacities = self._model.capacities.changed(changed)
-        return simulate(self._model.topology, self._busy.flows, capacities).seconds
+        found = simulate(self._model.topology, self._busy.flows, capacities).seconds
+        return found * self._busy.stretch
 
     def relieved(self, prediction: Prediction) -> float | None:
         """Seconds without the bottleneck and what the data cannot tell from it."""
