@@ -197,6 +197,11 @@ class _Fan:
         """How many."""
         return len(self.begin) - 1
 
+    @property
+    def _all_s(self) -> float:
+        """Time of a byte from each of all senders."""
+        return float(np.bincount(self.row, weights=self.cost, minlength=1).max())
+
     def least(self, counts: tuple[int, ...]) -> tuple[float | None, ...]:
         """Total from the worst set of each number of senders."""
         order = np.lexsort((-self.cost, self.row))
@@ -209,6 +214,7 @@ class _Fan:
         longest = np.zeros(self.senders + 1)
         np.maximum.at(longest, np.minimum(rank + 1, self.senders), until)
         finish = np.maximum.accumulate(longest)
+        finish[self.senders] = self._all_s
         return tuple(_rate(k, finish[k]) if k <= self.senders else None for k in counts)
 
     def most(self, counts: tuple[int, ...]) -> tuple[float | None, ...]:
@@ -227,7 +233,7 @@ class _Fan:
             left[one] = False
             finish[k] = float(busy.max())
         if self.senders:
-            finish[self.senders] = float(np.bincount(self.row, weights=self.cost).max())
+            finish[self.senders] = self._all_s
         return tuple(_rate(k, finish[k]) if k in finish else None for k in counts)
 
 
