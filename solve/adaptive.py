@@ -81,12 +81,14 @@ def calibrate(
         yield Step(plan, samples, model)
         for pattern in plan.patterns:
             done[pattern.name] = pattern.pattern
-        pinned = {r.id for r in model.resources.values() if r.status is Status.PINNED}
+        # What the fit found besides the topology's own resources is part of the machine: ports
+        # behind a receiver that serves by turns are pinned by single flows, not by fans.
+        machine = model.topology
         plan = design(
-            topology,
+            machine,
             endpoints=endpoints,
-            theta=_assumed(topology, model),
-            pinned=pinned & set(topology.resources),
+            theta=_assumed(machine, model),
+            pinned=[r.id for r in model.resources.values() if r.status is Status.PINNED],
             measured=done.values(),
             **options,  # type: ignore[arg-type]
         )
