@@ -115,9 +115,15 @@ def _undecided(model: Model, endpoints: Sequence[str]) -> list[list[int]]:
 
 
 def _crowd(model: Model, names: Sequence[str]) -> list[int]:
-    if len(model.topology.accelerators) > _MOST_COUNTED:
+    """As :attr:`topocal.solve.model.Model.crowd`, of pairs that something connects."""
+    ends = model.topology.accelerators or model.topology.endpoints
+    pairs = reachable(model, ends) if len(ends) <= _MOST_COUNTED else []
+    if not pairs:
         return [0] * len(names)
-    return [model.crowd[name] for name in names]
+    lines = incidence(model.topology, pairs)
+    counts = np.bincount(lines.matrix.indices, minlength=len(lines.resources))
+    place = {name: k for k, name in enumerate(lines.resources)}
+    return [int(counts[place[name]]) for name in names]
 
 
 def _routes(

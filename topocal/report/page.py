@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -211,9 +212,13 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
         (f"{pinned} of {loaded}", "measured resources pinned"),
         (f"{model.noise:.1%}", "noise of one figure"),
     ]
-    errors = [s.error for s in report.figures.several]
-    pair_errors = report.figures.pairs.error
-    errors += pair_errors[np.isfinite(pair_errors)].tolist()
+    pairs = report.figures.pairs
+    errors = [s.error for s in report.figures.several if not s.left_out]
+    errors += [
+        float(error)
+        for (i, j), error in np.ndenumerate(pairs.error)
+        if math.isfinite(error) and (pairs.endpoints[i], pairs.endpoints[j]) not in pairs.left_out
+    ]
     if errors:
         tiles.insert(1, (f"{np.median(np.abs(errors)):.1%}", "median error of the predictions"))
         tiles.insert(2, (f"{max(map(abs, errors)):.1%}", "largest error"))
@@ -330,11 +335,17 @@ def _hash(text: str) -> str:
 
 
 def _json_block(data: dict[str, Any]) -> Any:
-    """JSON that may stand in a script element: nothing in it ends the element."""
+    """JSON that may stand in a script element: nothing in it ends the element, and no editor
+    shows it other than it is."""
     text = msgspec.json.encode(_finite(data)).decode()
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
+    text = re.sub(r"[<>&]|[^\x20-\x7e]", _escaped, text)
     return _markup(text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """A character as JSON's escapes (UTF-16, so that some are two)."""
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[k]:02x}{units[k + 1]:02x}" for k in range(0, len(units), 2))
 
 
 def _finite(value: Any) -> Any:
