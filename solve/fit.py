@@ -158,15 +158,10 @@ def _model(
     residuals = tuple(
         Residual(
             name=o.name,
-            measured_Bps=o.throughput_Bps / factor,
-            predicted_Bps=o.pattern.total_bytes / math.exp(log_s) / factor,
+            measured_Bps=o.throughput_Bps,
+            predicted_Bps=o.pattern.total_bytes / math.exp(log_s),
         )
-        for o, log_s, factor in zip(
-            best.rows.observations,
-            best.estimate.log_predicted.tolist(),
-            found.factor.tolist(),
-            strict=True,
-        )
+        for o, log_s in zip(best.rows.observations, best.estimate.log_predicted, strict=True)
     )
     return Model(
         topology=_kept(best.topology, [table[k].id for k in kept], engines),

@@ -19,7 +19,7 @@ its other observations allow.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -108,9 +108,16 @@ class Fit:
 
 
 def fit_sharing(
-    candidates: Candidates, observations: Sequence[Observation]
+    candidates: Candidates,
+    observations: Sequence[Observation],
+    adjusted: Callable[[Rows], Rows] | None = None,
 ) -> tuple[Fit, SharingVerdict]:
     """Fit all hypotheses and choose.
+
+    Parameters
+    ----------
+    adjusted
+        Changes the loads before anything is fitted.
 
     Raises
     ------
@@ -118,6 +125,8 @@ def fit_sharing(
         When an optimiser fails.
     """
     rows = build_rows(candidates.topology, observations, candidates.rank)
+    if adjusted is not None:
+        rows = adjusted(rows)
     problem = _Problem(candidates, rows)
     fits: dict[int | None, Fit] = {None: problem.fit(problem.none)}
     settled: set[int] = set()
