@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from topocal.topo.what_if import Case
 
-__all__ = ["Found", "find_case", "is_model"]
+__all__ = ["Found", "find_case"]
 
 _MODEL: Final = "topocal/model"
 _BEGINNING: Final = 4096
@@ -48,7 +48,7 @@ def find_case(name: str, *, default_Bps: float | None = None) -> Found:
     from topocal.topo.what_if import Case
 
     assumed = "" if default_Bps is None else f" or {format_rate(default_Bps)}"
-    if is_model(Path(name)):
+    if _is_model(Path(name)):
         from topocal.solve.model import read_model
 
         model = read_model(name)
@@ -64,7 +64,7 @@ def find_case(name: str, *, default_Bps: float | None = None) -> Found:
     return Found(Case(topology=topology, capacities=capacities), f"nominal{assumed}")
 
 
-def is_model(path: Path) -> bool:
+def _is_model(path: Path) -> bool:
     """Whether a file says that it is a model; whatever else is wrong, its reader tells."""
     try:
         with path.open("rb") as stream:

@@ -26,15 +26,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from topocal.solve.model import Model
 from topocal.solve.pair_costs import PairCosts
-from topocal.solve.policy.assign import DEFAULT_MIN_SPLIT_BYTES, assign
+from topocal.solve.policy.assign import (
+    DEFAULT_MIN_SPLIT_BYTES,
+    assign,
+    caps_of_machine,
+    require_conditions,
+)
 from topocal.solve.policy.baseline_kernel import choose
 from topocal.solve.policy.requests import Request
 from topocal.topo.errors import InputError, NoRouteError, UnknownEndpointError, one_line
 
 if TYPE_CHECKING:
     from topocal.solve.caps import Caps
+    from topocal.solve.conditions import Conditions
+    from topocal.solve.model import Model
     from topocal.solve.policy.answer import Assignment
 
 __all__ = ["ReplicaPart", "ReplicaPolicy", "ReplicaSelector"]
@@ -109,6 +115,8 @@ class ReplicaSelector:
     endpoints, target_endpoints
         Endpoint of each source rank and target rank; default: the machine's processes, and
         the same as the sources.
+    under, allow_stale
+        Conditions of the transfer, which those of the calibration must be unless allowed.
 
     A local copy is taken where there is one; else the holder that adds least to the sum of the
     16th powers of all resources' busy times, the lowest rank of equals.  All ranks that ask
@@ -122,8 +130,12 @@ class ReplicaSelector:
         element_bytes: int,
         endpoints: Ranks | None = None,
         target_endpoints: Ranks | None = None,
+        under: Conditions | None = None,
+        allow_stale: bool = False,
     ) -> None:
-        self._costs = machine if isinstance(machine, PairCosts) else PairCosts.of(machine)
+        caps = caps_of_machine(machine)
+        require_conditions(caps, under, allow_stale=allow_stale)
+        self._costs = machine if isinstance(machine, PairCosts) else PairCosts.of(caps or machine)
         self._sources = _Ranks(self._costs, endpoints, "source")
         self._targets = _Ranks(
             self._costs, endpoints if target_endpoints is None else target_endpoints, "target"
@@ -194,7 +206,7 @@ class ReplicaPolicy:
 
     Parameters
     ----------
-    machine, endpoints, target_endpoints
+    machine, endpoints, target_endpoints, under, allow_stale
         As for :class:`ReplicaSelector`.
     element_bytes
         Bytes of an element where requests do not say it: a number, or a function of the
@@ -215,9 +227,13 @@ class ReplicaPolicy:
         split: bool = True,
         min_split_bytes: int = DEFAULT_MIN_SPLIT_BYTES,
         make_part: Callable[[int, tuple[int, ...], tuple[int, ...]], Any] = ReplicaPart,
+        under: Conditions | None = None,
+        allow_stale: bool = False,
     ) -> None:
-        self._machine = machine.caps() if isinstance(machine, Model) else machine
-        self._costs = machine if isinstance(machine, PairCosts) else PairCosts.of(self._machine)
+        caps = caps_of_machine(machine)
+        require_conditions(caps, under, allow_stale=allow_stale)
+        self._costs = machine if isinstance(machine, PairCosts) else PairCosts.of(caps or machine)
+        self._machine = self._costs if caps is None else caps
         self._sources = _Ranks(self._costs, endpoints, "source")
         self._targets = _Ranks(
             self._costs, endpoints if target_endpoints is None else target_endpoints, "target"

@@ -81,6 +81,8 @@ class Assignment:
         Id of the busiest resource; ``None`` where no byte moves.
     caps
         The machine's, where they were given; ``None`` for bare costs.
+    notes
+        On the conditions of the calibration, in sentences.
     """
 
     endpoints: tuple[str, ...]
@@ -99,6 +101,7 @@ class Assignment:
     bytes_of_pair: NDArray[np.float64]
     bottleneck: str | None
     caps: Caps | None
+    notes: tuple[str, ...] = ()
 
     @property
     def finish_s(self) -> float:

@@ -28,8 +28,9 @@ from topocal.topo.errors import InputError
 
 if TYPE_CHECKING:
     from topocal.solve.caps import Caps
+    from topocal.solve.conditions import Conditions
 
-__all__ = ["DEFAULT_MIN_SPLIT_BYTES", "assign"]
+__all__ = ["DEFAULT_MIN_SPLIT_BYTES", "assign", "caps_of_machine", "require_conditions"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -51,6 +52,8 @@ def assign(
     *,
     split: bool = True,
     min_split_bytes: int = DEFAULT_MIN_SPLIT_BYTES,
+    under: Conditions | None = None,
+    allow_stale: bool = False,
 ) -> Assignment:
     """Choose who sends what so that everything has arrived as soon as possible.
 
@@ -65,11 +68,17 @@ def assign(
         Whether a region may come from several holders, cut along axis 0.
     min_split_bytes
         Least size of a part of a region that is cut.
+    under
+        Conditions of the transfer; those of the calibration must be the same where both are
+        known.
+    allow_stale
+        Whether other conditions are allowed, and told in the answer's notes.
 
     Raises
     ------
     InputError
-        When there are no requests, or ``min_split_bytes`` is no size.
+        When there are no requests, ``min_split_bytes`` is no size, or the calibration is
+        stale.
     UnknownEndpointError
         When a request names an endpoint that the machine does not have.
     NoRouteError
@@ -81,7 +90,8 @@ def assign(
         raise InputError(
             f"min_split_bytes is {min_split_bytes!r}", remedy="give a number of bytes, 1 or more"
         )
-    caps = _caps_of(machine)
+    caps = caps_of_machine(machine)
+    notes = require_conditions(caps, under, allow_stale=allow_stale)
     costs = machine if isinstance(machine, PairCosts) else PairCosts.of(caps or machine)
     table = table_of(costs, requests)
     others = {name: baseline(name, costs, table) for name in BASELINES}
@@ -139,13 +149,32 @@ def assign(
         bytes_of_pair=whole_bytes,
         bottleneck=costs.resources[int(np.argmax(busy_of))] if busy_of.any() else None,
         caps=caps,
+        notes=notes,
     )
 
 
-def _caps_of(machine: Model | Caps | PairCosts) -> Caps | None:
+def caps_of_machine(machine: Model | Caps | PairCosts) -> Caps | None:
+    """The caps of a machine; ``None`` for bare costs."""
     if isinstance(machine, PairCosts):
         return None
     return machine.caps() if isinstance(machine, Model) else machine
+
+
+def require_conditions(
+    caps: Caps | None, under: Conditions | None, *, allow_stale: bool
+) -> tuple[str, ...]:
+    """Check that caps were calibrated as a transfer runs; what could not be compared.
+
+    Raises
+    ------
+    InputError
+        When they were not, unless allowed.
+    """
+    if under is None:
+        return ()
+    if caps is None:
+        return ("the calibration's conditions are unknown",)
+    return caps.calibration.require_same(under, allow_stale=allow_stale)
 
 
 def _race(

@@ -2,7 +2,8 @@
 
 Shares y of the E entries (group, holder) add up to 1 in each group; the bytes of pair p are
 ``fixed[p] + sum of size[group] * y`` over the entries on it, and everything else follows
-from the costs.  Groups with one holder have nothing to choose and make the fixed part.
+from the costs.  Groups with one holder have nothing to choose and make the fixed part; those
+without bytes go to their lowest holder.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Choice:
         Shape (R, P): seconds per byte; of resources in series, which the same pairs load, only
         the slowest.
     fixed_bytes
-        Shape (P,): of groups with one holder.
+        Shape (P,): of groups without a choice.
     groups
         Shape (C,): number in the table of each group with a choice.
     size_bytes
@@ -99,9 +100,10 @@ def choice_of(costs: PairCosts, table: Table, *, also: Ints | None = None) -> Ch
     column = holder * n + table.group_target[group]
     pairs = np.unique(column if also is None else np.concatenate((column, also)))
     pair = np.searchsorted(pairs, column)
-    single = lengths[group] == 1
+    free = (lengths > 1) & (size > 0)
+    single = ~free[group]
     fixed = np.bincount(pair[single], size[group[single]], minlength=len(pairs))
-    chosen = np.flatnonzero(lengths > 1)
+    chosen = np.flatnonzero(free)
     place = np.full(count, -1, dtype=np.int64)
     place[chosen] = np.arange(len(chosen))
     return Choice(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from topocal.solve.caps_document import caps_digest
 from topocal.solve.policy.answer import Assignment
 from topocal.topo.io import encode_document, write_atomically
 
@@ -34,6 +35,7 @@ def summary(answer: Assignment) -> dict[str, Any]:
         "part_count": answer.chosen.parts,
         "moved_bytes": int(answer.bytes_of_pair.sum()),
         "digest": answer.digest,
+        "caps_digest": None if answer.caps is None else caps_digest(answer.caps),
         "interval_s": None if price is None else [price.low_s, price.high_s],
         "depends_on": None
         if price is None
@@ -48,6 +50,7 @@ def summary(answer: Assignment) -> dict[str, Any]:
             "unmeasured": list(price.unmeasured),
             "by_turns": list(price.by_turns),
         },
+        "notes": list(answer.notes),
         "candidates": [
             {
                 "name": one.name,

@@ -122,7 +122,7 @@ def _proven(choice: Choice, scaled: _Scaled, prices: Floats) -> float:
 def _second(choice: Choice, best: Fractional, *, even: bool) -> Floats | None:
     import cvxpy as cp
 
-    if not len(choice.groups):
+    if not len(choice.groups) or best.busiest_s <= 0:
         return None
     scaled = _scaled(choice)
     shares = cp.Variable(len(choice.entry_pair), nonneg=True)

@@ -1,9 +1,9 @@
 """Shares moved until the flows end together under fair sharing.
 
 Shares whose busiest resource is the least possible may still finish later than that: a
-resource idles while the flows that need it wait elsewhere.  From the best of several starts, a
-part of a group's bytes goes from one holder to another wherever that ends the whole sooner;
-parts shrink until nothing helps.  What the search may spend is counted in simulated flows,
+resource idles while the flows that need it wait elsewhere.  From several starts, the best
+first, a part of a group's bytes goes from one holder to another wherever that ends the whole
+sooner; parts shrink until nothing helps.  What the search may spend is counted in simulated flows,
 not timed, so that it always finds the same.
 """
 
@@ -52,9 +52,22 @@ def settle(
         No shares finish sooner.
     """
     seconds, _ = judge.finishes_s(np.array([choice.bytes_of(shares) for shares in starts]))
-    best = int(np.argmax(seconds <= seconds.min() * (1.0 + _BETTER)))
-    shares, finish = starts[best], float(seconds[best])
     limit = judge.spent + _SPEND
+    ranks = np.round(seconds / (seconds.max() or 1.0), 9)
+    found, least = starts[0], np.inf
+    for k in np.argsort(ranks, kind="stable").tolist():
+        shares, finish = _descended(choice, judge, starts[k], float(seconds[k]), bound_s, limit)
+        if finish < least * (1.0 - _BETTER):
+            found, least = shares, finish
+        if least <= bound_s * (1.0 + CLOSE):
+            break
+    return found, least
+
+
+def _descended(
+    choice: Choice, judge: Judge, shares: Floats, finish: float, bound_s: float, limit: int
+) -> tuple[Floats, float]:
+    """From one start to where nothing helps, or the effort is spent."""
     step = _LARGEST_STEP
     while step >= _SMALLEST_STEP and finish > bound_s * (1.0 + CLOSE):
         moved = False

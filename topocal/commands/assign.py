@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["assign"]
 
+_NOTHING = 5e-4
+"""Relative gap to the bound that is printed as none."""
+
 
 def assign(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="model.json, or caps.json of the processes.")
+        str, typer.Argument(metavar="MODEL", help="model.json, or caps.json of the processes.")
     ],
     requests: Annotated[
         Path,
@@ -34,6 +37,23 @@ def assign(
     min_split: Annotated[
         str, typer.Option("--min-split", metavar="SIZE", help="Least size of a part of a region.")
     ] = "1MiB",
+    group_size: Annotated[
+        int | None, typer.Option("--group-size", help="Processes in the transfer's group.")
+    ] = None,
+    backend: Annotated[
+        str | None, typer.Option("--backend", help="The transfer's backend.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--setting", metavar="NAME=VALUE", help="A variable that the transfer sets."),
+    ] = None,
+    allow_stale: Annotated[
+        bool,
+        typer.Option("--allow-stale", help="Use caps that were calibrated under other conditions."),
+    ] = False,
+    digest: Annotated[
+        str | None, typer.Option("--digest", help="Refuse caps that have another digest.")
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Write the parts to this .json or .csv file."),
@@ -50,6 +70,7 @@ def assign(
 
     topocal assign caps.json requests.csv --whole --json
     """
+    from topocal.caps_source import conditions_of, find_caps
     from topocal.console import console, print_json, safe
     from topocal.progress import progress
     from topocal.solve.policy.assign import assign as assign_requests
@@ -63,10 +84,18 @@ def assign(
     least = parse_bytes(min_split)
     if least < 1 or least != int(least):
         raise InputError(f"--min-split {min_split} is no whole number of bytes", remedy="give one")
-    caps = _read_machine(model)
+    under = conditions_of(group_size, backend, setting)
+    caps = find_caps(model, digest=digest)
     wanted = read_requests(requests, caps.endpoints)
     with progress("assigning (the first time on a machine also compiles)"):
-        answer = assign_requests(caps, wanted, split=split, min_split_bytes=int(least))
+        answer = assign_requests(
+            caps,
+            wanted,
+            split=split,
+            min_split_bytes=int(least),
+            under=under,
+            allow_stale=allow_stale,
+        )
     if output is not None:
         write_assignment(answer, output)
     if as_json:
@@ -80,15 +109,6 @@ def assign(
         out.print(f"wrote {safe(output)}")
 
 
-def _read_machine(path: Path) -> Caps:
-    """The caps of a model file, or a caps file; whatever else is wrong, its reader tells."""
-    from topocal.case import is_model
-    from topocal.solve.caps_document import read_caps
-    from topocal.solve.model import read_model
-
-    return read_model(path).caps() if is_model(path) else read_caps(path)
-
-
 def _lines(answer: Assignment, caps: Caps) -> list[str]:
     from topocal.console import safe
     from topocal.topo.units import format_bytes, format_seconds
@@ -98,12 +118,14 @@ def _lines(answer: Assignment, caps: Caps) -> list[str]:
     lines = [
         f"[bold]{len(answer.requests)} requests[/bold], {format_bytes(moved)} move in "
         f"[bold]{format_seconds(answer.finish_s)}[/bold]"
-        + (
-            f", {answer.gap:.1%} above the bound of {format_seconds(answer.bound_s)}"
-            if moved
-            else ""
-        )
     ]
+    if moved:
+        lines.append(
+            "  no answer finishes sooner"
+            if answer.gap < _NOTHING
+            else f"  no answer finishes before {format_seconds(answer.bound_s)}: "
+            f"this one is within {answer.gap:.1%} of the best"
+        )
     if answer.bottleneck is not None:
         lines.append(f"  busiest: {safe(labels.get(answer.bottleneck, answer.bottleneck))}")
     price = answer.price
@@ -126,6 +148,7 @@ def _lines(answer: Assignment, caps: Caps) -> list[str]:
         )
     if price is not None and price.by_turns:
         lines.append(f"  longer if these serve by turns: {safe(', '.join(price.by_turns))}")
+    lines += [f"  note: {safe(note)}" for note in answer.notes]
     lines.append(f"  digest {answer.digest}")
     return lines
 
