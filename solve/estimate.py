@@ -20,18 +20,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse import coo_array, csc_array, csr_array, diags_array
 from scipy.sparse.linalg import splu
 
 from topocal.solve.coordinate_kernel import sweep
 from topocal.solve.fitting_kernel import gather
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
+from topocal.solve.rows_kernel import largest_of_column
 
 __all__ = [
     "HUBER",
@@ -130,9 +131,8 @@ def huber(error: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def largest_sigma(rows: Rows) -> NDArray[np.float64]:
     """Shape (R,): the largest standard error among the observations of each resource."""
-    found = np.zeros(rows.log_load.shape[1])
-    owner = np.repeat(np.arange(len(rows.sigma)), np.diff(rows.log_load.indptr))
-    np.maximum.at(found, rows.log_load.indices, rows.sigma[owner])
+    load, found = rows.log_load, np.zeros(rows.log_load.shape[1])
+    largest_of_column(load.indptr, load.indices, rows.sigma, found)
     return found
 
 
@@ -164,6 +164,11 @@ class Cost:
         # must not break, up to the noise of the figure that proves it.
         self.limit = bound + PROOF_SIGMAS * largest_sigma(rows)
         self.unit = max(PRIOR_UNIT, float(np.median(rows.sigma))) if len(rows.sigma) else 1.0
+
+    @cached_property
+    def by_column(self) -> csc_array:
+        """The loads of ``rows``, column after column."""
+        return csc_array(self.rows.log_load.tocsc())
 
     def __call__(self, x: NDArray[np.float64], log_kappa: NDArray[np.float64]) -> float:
         """The cost at a point."""
@@ -232,7 +237,8 @@ def estimate(
     loaded = np.isfinite(bound)
     first = np.where(np.isfinite(prior), np.minimum(prior, bound), bound)
     fitted = loaded if active is None else loaded & active
-    cost = Cost(rows, fitted, prior)
+    # What is not fitted never binds.
+    cost = Cost(rows.only(fitted), fitted, prior)
     x, log_kappa = np.where(fitted, first, -np.inf), np.zeros(2)
     if start is not None:
         usable = fitted & np.isfinite(start.x)
@@ -281,15 +287,15 @@ def _sweep(
         binding = first_busiest(rows.pair_weight, x)[np.unique(rows.shared.pair)]
         added_up = rows.pair_weight.indices[binding[binding >= 0]]
         wanted = np.setdiff1d(wanted, added_up)
-    columns = rows.log_load.tocsc()
+    columns = cost.by_column
     swept = x.copy()
     moved = sweep(
         wanted.astype(np.int64),
-        rows.log_load.indptr.astype(np.int64),
-        rows.log_load.indices.astype(np.int64),
+        rows.log_load.indptr,
+        rows.log_load.indices,
         rows.log_load.data,
-        columns.indptr.astype(np.int64),
-        columns.indices.astype(np.int64),
+        columns.indptr,
+        columns.indices,
         columns.data,
         swept,
         rows.log_seconds,
@@ -350,8 +356,6 @@ class _Diagonal:
         order = np.argsort(shared.row, kind="stable")
         if not (order == np.arange(len(order))).all():
             raise ValueError("time-shared rows must stand in order of observation")
-        self._indptr = rows.log_load.indptr.astype(np.int64)
-        self._column = rows.log_load.indices.astype(np.int64)
         self._engine_ptr = np.searchsorted(shared.row, np.arange(len(rows.log_seconds) + 1))
 
     def step(
@@ -367,8 +371,8 @@ class _Diagonal:
             flow_column[inside] = rows.pair_weight.indices[binding[inside]]
         gradient, curvature = np.zeros(len(x) + 2), np.zeros(len(x) + 2)
         gather(
-            self._indptr,
-            self._column,
+            rows.log_load.indptr,
+            rows.log_load.indices,
             rows.log_load.data,
             x,
             rows.log_seconds,

@@ -17,12 +17,13 @@ __all__ = ["gather"]
 
 _F = NDArray[np.float64]
 _I = NDArray[np.int64]
+_I32 = NDArray[np.int32]
 
 
 @compiled
 def gather(
-    indptr: _I,
-    column: _I,
+    indptr: _I32,
+    column: _I32,
     load: _F,
     x: _F,
     log_seconds: _F,

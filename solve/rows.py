@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from topocal.solve.rows_kernel import engine_times, first_largest, largest
+from topocal.solve.rows_kernel import chosen, engine_times, first_largest, largest
 from topocal.solve.system_kernel import (
     CAPACITY,
     FATPIPE,
@@ -199,6 +199,15 @@ class Rows:
             shared=replace(shared, row=number[shared.row]),
         )
 
+    def only(self, columns: NDArray[np.bool_]) -> Rows:
+        """The same without the loads on other capacities, shape (R,); columns keep their
+        numbers."""
+        return replace(
+            self,
+            log_load=_chosen(self.log_load, columns),
+            pair_weight=_chosen(self.pair_weight, columns),
+        )
+
     def highest(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """``max_r (a_sr + x_r)`` over capacities, shape (S,); -inf where nothing is loaded."""
         return row_max(self.log_load, x)
@@ -224,6 +233,15 @@ def first_busiest(entries: csr_array, x: NDArray[np.float64]) -> NDArray[np.int6
 def _plain(entries: csr_array) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
     """Row starts, columns and values."""
     return entries.indptr, entries.indices, entries.data
+
+
+def _chosen(entries: csr_array, columns: NDArray[np.bool_]) -> csr_array:
+    """The matrix with the stored entries of the other columns dropped, the rest in order."""
+    size = int(np.count_nonzero(columns[entries.indices]))
+    indptr = np.empty_like(entries.indptr)
+    column, value = np.empty(size, dtype=entries.indices.dtype), np.empty(size)
+    chosen(*_plain(entries), columns, indptr, column, value)
+    return _as_given(value, column, indptr, entries.shape)
 
 
 def build_rows(

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from topocal.topo.jit import compiled
 
-__all__ = ["engine_times", "first_largest", "largest", "least_slack"]
+__all__ = ["chosen", "engine_times", "first_largest", "largest", "largest_of_column", "least_slack"]
 
+_B = NDArray[np.bool_]
 _F = NDArray[np.float64]
 _I = NDArray[np.int64]
 _I32 = NDArray[np.int32]
@@ -42,6 +43,35 @@ def first_largest(indptr: _I32, column: _I32, value: _F, x: _F, tie: float) -> _
                 found[row] = k
                 break
     return found
+
+
+@compiled
+def chosen(
+    indptr: _I32,
+    column: _I32,
+    value: _F,
+    wanted: _B,
+    new_indptr: _I32,
+    new_column: _I32,
+    new_value: _F,
+) -> None:
+    """The entries in wanted columns, in order."""
+    at = 0
+    for row in range(len(indptr) - 1):
+        new_indptr[row] = at
+        for k in range(indptr[row], indptr[row + 1]):
+            if wanted[column[k]]:
+                new_column[at], new_value[at] = column[k], value[k]
+                at += 1
+    new_indptr[len(indptr) - 1] = at
+
+
+@compiled
+def largest_of_column(indptr: _I32, column: _I32, of_row: _F, found: _F) -> None:
+    """Raise each column's figure to the largest of its rows."""
+    for row in range(len(indptr) - 1):
+        for k in range(indptr[row], indptr[row + 1]):
+            found[column[k]] = max(found[column[k]], of_row[row])
 
 
 @compiled
