@@ -164,6 +164,7 @@ class Cost:
         # must not break, up to the noise of the figure that proves it.
         self.limit = bound + PROOF_SIGMAS * largest_sigma(rows)
         self.unit = max(PRIOR_UNIT, float(np.median(rows.sigma))) if len(rows.sigma) else 1.0
+        self._last: tuple[NDArray[np.float64], ...] | None = None
 
     @cached_property
     def by_column(self) -> csc_array:
@@ -172,10 +173,26 @@ class Cost:
 
     def __call__(self, x: NDArray[np.float64], log_kappa: NDArray[np.float64]) -> float:
         """The cost at a point."""
-        predicted = predict_log_seconds(self.rows, x, log_kappa)
+        predicted = self.rows.highest(x)
+        if len(self.rows.shared):
+            busy, _ = self.engines_at(x, log_kappa)
+            np.maximum.at(predicted, self.rows.shared.row, busy)
         error = (predicted - self.rows.log_seconds) / self.rows.sigma
         away = np.abs(x[self.columns] - self.pull_to) / self.unit
         return float(huber(error).sum() + (self.pull * away).sum())
+
+    def engines_at(
+        self, x: NDArray[np.float64], log_kappa: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Log busy seconds of the time-shared rows, and their flows' shares.
+
+        Steps are taken from where the cost was asked for last: that is kept, so neither
+        array may be changed once it was given here.
+        """
+        if self._last is None or self._last[0] is not x or self._last[1] is not log_kappa:
+            busy, shares = self.rows.shared.busy(self.rows.solo(x), log_kappa)
+            self._last = (x, log_kappa, busy, shares)
+        return self._last[2], self._last[3]
 
     def descend(
         self,
@@ -353,8 +370,7 @@ class _Diagonal:
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
         rows, shared = cost.rows, cost.rows.shared
-        order = np.argsort(shared.row, kind="stable")
-        if not (order == np.arange(len(order))).all():
+        if (np.diff(shared.row) < 0).any():
             raise ValueError("time-shared rows must stand in order of observation")
         self._engine_ptr = np.searchsorted(shared.row, np.arange(len(rows.log_seconds) + 1))
 
@@ -363,7 +379,7 @@ class _Diagonal:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Steps of the fitted x and of log kappa."""
         cost, rows, shared = self._cost, self._cost.rows, self._cost.rows.shared
-        busy, shares = shared.busy(rows.solo(x), log_kappa) if len(shared) else _NO_ENGINES
+        busy, shares = cost.engines_at(x, log_kappa) if len(shared) else _NO_ENGINES
         flow_column = np.full(len(shares), -1, dtype=np.int64)
         if len(shared):
             binding = first_busiest(rows.pair_weight, x)[shared.pair]

@@ -20,6 +20,10 @@ _I = NDArray[np.int64]
 _I32 = NDArray[np.int32]
 
 
+WIDTH = 8.0
+"""A row further below the busiest than this, in widths of the assignment, has no part in it."""
+
+
 @compiled
 def gather(
     indptr: _I32,
@@ -46,41 +50,49 @@ def gather(
     observation, ``flow_*`` their flows; a column of -1 has no fitted capacity.
     """
     resources = len(x)
+    longest = 0
     for s in range(len(log_seconds)):
+        longest = max(longest, indptr[s + 1] - indptr[s] + engine_ptr[s + 1] - engine_ptr[s])
+    values, parts = np.empty(longest), np.empty(longest)
+    near = np.empty(longest, dtype=np.int64)
+    for s in range(len(log_seconds)):
+        begin, end = indptr[s], indptr[s + 1]
         top = -np.inf
-        for k in range(indptr[s], indptr[s + 1]):
-            value = load[k] + x[column[k]]
-            top = max(top, value)
+        for k in range(begin, end):
+            values[k - begin] = load[k] + x[column[k]]
+            top = max(top, values[k - begin])
         for e in range(engine_ptr[s], engine_ptr[s + 1]):
             top = max(top, engine_busy[e])
         if top == -np.inf:
             continue
         inverse = 1.0 / sigma[s]
         sharp = inverse / softness
-        total = 0.0
-        for k in range(indptr[s], indptr[s + 1]):
-            gap = (top - load[k] - x[column[k]]) * sharp
-            if gap < 8.0:
-                total += np.exp(-gap)
+        total, count = 0.0, 0
+        # A little wider than what counts, which is decided on the same terms as ever.
+        edge = top - WIDTH / sharp * (1.0 + 1e-6) - 1e-12 * abs(top)
+        for k in range(begin, end):
+            if values[k - begin] >= edge:
+                gap = (top - load[k] - x[column[k]]) * sharp
+                if gap < WIDTH:
+                    near[count], parts[count] = k, np.exp(-gap)
+                    total += parts[count]
+                    count += 1
+        capacities = count
         for e in range(engine_ptr[s], engine_ptr[s + 1]):
             gap = (top - engine_busy[e]) * sharp
-            if gap < 8.0:
-                total += np.exp(-gap)
+            if gap < WIDTH:
+                near[count], parts[count] = e, np.exp(-gap)
+                total += parts[count]
+                count += 1
         error = (top - log_seconds[s]) * inverse
         weight = 1.0 if abs(error) <= threshold else threshold / abs(error)
         slope = weight * error * inverse / total
         bend = weight * inverse * inverse / total
-        for k in range(indptr[s], indptr[s + 1]):
-            gap = (top - load[k] - x[column[k]]) * sharp
-            if gap < 8.0:
-                part = np.exp(-gap)
-                gradient[column[k]] += slope * part
-                curvature[column[k]] += bend * part
-        for e in range(engine_ptr[s], engine_ptr[s + 1]):
-            gap = (top - engine_busy[e]) * sharp
-            if gap >= 8.0:
-                continue
-            part = np.exp(-gap)
+        for k in range(capacities):
+            gradient[column[near[k]]] += slope * parts[k]
+            curvature[column[near[k]]] += bend * parts[k]
+        for k in range(capacities, count):
+            e, part = near[k], parts[k]
             side = resources + engine_side[e]
             gradient[side] += slope * part
             curvature[side] += 2.0 * bend * part
