@@ -268,9 +268,9 @@ def lone_rates_Bps(model: Model, pairs: Sequence[tuple[str, str]]) -> NDArray[np
         dense = matrix.tocsc()
         here, there = dense[:, own].toarray(), dense[:, other].toarray()
         row, column = np.nonzero((here == there) & (here > 0))
-        matrix = matrix.tolil()
-        matrix[row, own[column]] = 0.0
-        matrix = csr_array(matrix)
+        editable = matrix.tolil()
+        editable[row, own[column]] = 0.0
+        matrix = csr_array(editable)
     cost = csr_array(matrix.multiply(slow))
     seconds = np.asarray(cost.max(axis=1).todense()).ravel()
     with np.errstate(divide="ignore"):

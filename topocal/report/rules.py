@@ -69,11 +69,11 @@ def find_rules(model: Model, families: Families, cells: Cells) -> Rules:
             shared.append(name)
     found: dict[str, list[Part]] = defaultdict(list)
     alike = {folded.names[0]: len(folded.names) for folded in families.machines}
-    for (end, words, side), names in own.items():
-        cell = cells.of(names)
-        if len(names) < alike.get(end.rpartition("/")[0], 1):
+    for (end, words, side), members in own.items():
+        cell = cells.of(members)
+        if len(members) < alike.get(end.rpartition("/")[0], 1):
             # Of like hosts only some have it.
-            hosts = list_names({name.rpartition("/")[0] for name in names} - {""})
+            hosts = list_names({member.rpartition("/")[0] for member in members} - {""})
             words = f"{words.removesuffix(' in all')}, {hosts}" if hosts else words
         found[end].append(
             Part(words=words, sends=cell) if side else Part(words=words, receives=cell)
