@@ -234,8 +234,10 @@ def _fitted(
         label=resource.name,
         sharing=resource.sharing,
         capacity_Bps=_Bps(x),
-        low_Bps=_Bps(known.high_x),
-        high_Bps=_Bps(known.low_x),
+        # A bound counts the noise of single samples, the best value weighs them all: where the
+        # two cross, by less than the noise, the interval reaches as far as the value.
+        low_Bps=_Bps(max(known.high_x, x)),
+        high_Bps=_Bps(min(known.low_x, x)),
         kappa=None,
         error=_finite(known.error),
         status=known.status,
