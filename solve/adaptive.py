@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from topocal.measure.design import design
+from topocal.measure.merging import merge
 from topocal.measure.plan import Plan
 from topocal.measure.samples import Measurements
 from topocal.solve.fit import fit
@@ -76,7 +77,7 @@ def calibrate(
         if not plan.patterns:
             return
         new = measure(plan)
-        samples = new if samples is None else _together(samples, new)
+        samples = new if samples is None else merge([samples, new])
         model = fit(samples, topology)
         yield Step(plan, samples, model)
         for pattern in plan.patterns:
@@ -111,11 +112,3 @@ def _assumed(topology: Topology, model: Model) -> dict[str, float]:
         if rate:
             found[name] = 1.0 / rate
     return found
-
-
-def _together(one: Measurements, other: Measurements) -> Measurements:
-    return Measurements.of(
-        (*one.samples, *one.set_aside, *other.samples, *other.set_aside),
-        sources=tuple(dict.fromkeys((*one.sources, *other.sources))),
-        runs=(*one.runs, *other.runs),
-    )

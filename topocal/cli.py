@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from topocal.commands.assign import assign
+from topocal.commands.calibrate import calibrate
 from topocal.commands.caps import caps
 from topocal.commands.demo import demo
 from topocal.commands.diff import diff
@@ -70,6 +71,7 @@ app.command(name="read")(read)
 app.command(name="show")(show)
 app.command(name="plan")(plan)
 app.command(name="measure")(measure)
+app.command(name="calibrate")(calibrate)
 app.command(name="fabric")(fabric)
 app.command(name="fit")(fit)
 app.command(name="predict")(predict)

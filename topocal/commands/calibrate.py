@@ -1,0 +1,178 @@
+"""``topocal calibrate``: from a topology to a fitted model, measuring on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from topocal.calibration import Calibration
+    from topocal.solve.adaptive import Step
+    from topocal.topo.topology import Topology
+
+__all__ = ["calibrate"]
+
+
+def calibrate(
+    topology: Annotated[
+        str,
+        typer.Argument(help="topology.json, another tool's output, or a reference machine (b70)."),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the model.")],
+    samples: Annotated[
+        Path | None,
+        typer.Option(help="Where to write every timing; default: beside the model."),
+    ] = None,
+    spawn: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Start N processes on this host; else torchrun or srun do."),
+    ] = None,
+    simulate: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A model or machine that answers in place of a real one"),
+    ] = None,
+    noise: Annotated[float, typer.Option(help="Of one simulated timing, as a share.")] = 0.01,
+    seed: Annotated[int, typer.Option(help="Of the simulated noise.")] = 0,
+    backend: Annotated[
+        str | None,
+        typer.Option(help="gloo, nccl, xccl …; default: by the devices that there are."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or xpu, where the backend does not say it.")
+    ] = None,
+    endpoints: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Endpoint of each rank, such as 0,1,nic0."),
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(metavar="SIZES", help="Bytes of every flow; default: 4KiB,16KiB … 256MiB."),
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(help="Timed runs of each pattern and size.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="At most so many rounds of measuring.")] = 4,
+    issue: Annotated[
+        str, typer.Option(help="How messages are handed over: group or one-by-one.")
+    ] = "group",
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Read every payload back and compare.")
+    ] = True,
+    shortest: Annotated[
+        str, typer.Option("--min-duration", help="Short patterns are repeated until so long.")
+    ] = "5ms",
+    timeout: Annotated[
+        str, typer.Option(help="How long a process may be silent before it counts as hung.")
+    ] = "60s",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where a calibration was cut off.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the model as JSON.")] = False,
+) -> None:
+    """Measure, fit, and measure what the fit does not know yet, until nothing is open.
+
+    Timings are on disk as they come; --resume goes on with them.
+
+        topocal calibrate topology.json -o model.json --spawn 8
+
+        torchrun --nproc-per-node 8 -m topocal calibrate topology.json -o model.json
+
+        topocal calibrate dgx-h100 -o model.json --simulate dgx-h100 --noise 0.02
+    """
+    from topocal.calibration import calibrate_in_processes, simulated_machine
+    from topocal.machine import find_topology
+    from topocal.measure.provenance import ISSUE_MODES
+    from topocal.measuring import Progress, measuring_settings
+    from topocal.topo.errors import InputError, one_line
+
+    if issue not in ISSUE_MODES:
+        raise InputError(
+            f"--issue {one_line(issue)}", remedy="a model is of one of group and one-by-one"
+        )
+    settings = measuring_settings(issue, verify, shortest, timeout)
+    machine = find_topology(topology)
+    what = _calibration(
+        machine, output, samples, spawn, simulate, endpoints, sizes, repeats, rounds
+    )
+
+    def finish(step: Step) -> None:
+        _finish(step, what, as_json)
+
+    if simulate is not None:
+        tell = Progress(quiet=as_json).tell
+        finish(what.run(simulated_machine(simulate, noise=noise, seed=seed), tell))
+        return
+    calibrate_in_processes(
+        what,
+        settings,
+        finish,
+        spawn=spawn is not None,
+        backend=backend,
+        device=device,
+        resume=resume,
+        quiet=as_json,
+    )
+
+
+def _calibration(
+    machine: Topology,
+    output: Path,
+    samples: Path | None,
+    spawn: int | None,
+    simulate: str | None,
+    endpoints: str | None,
+    sizes: str | None,
+    repeats: int | None,
+    rounds: int,
+) -> Calibration:
+    from topocal.calibration import Calibration
+    from topocal.measure.distributed import rank_endpoints
+    from topocal.measure.plan import checked_sizes
+    from topocal.processes import group_size
+    from topocal.topo.endpoint_names import resolve_endpoint
+    from topocal.topo.errors import InputError
+    from topocal.topo.units import parse_bytes
+
+    if rounds < 1:
+        raise InputError(f"--rounds {rounds}", remedy="give one or more")
+    if simulate is not None and spawn is not None:
+        raise InputError("--simulate and --spawn", remedy="give one of them")
+    given = None
+    if endpoints is not None:
+        given = [resolve_endpoint(name, machine.endpoints) for name in endpoints.split(",")]
+    known = given or list(machine.accelerators or machine.endpoints)
+    count = len(known) if simulate is not None else group_size(spawn)
+    return Calibration(
+        topology=machine,
+        endpoints=rank_endpoints(known, count, given),
+        sizes_bytes=None if sizes is None else checked_sizes([*map(parse_bytes, sizes.split(","))]),
+        repeats=repeats,
+        rounds=rounds,
+        model=output,
+        samples=samples or output.with_name(f"{output.stem}.calibration.json"),
+    )
+
+
+def _finish(step: Step, what: Calibration, as_json: bool) -> None:
+    from topocal.console import console, print_json, safe
+    from topocal.solve.model import model_to_document
+    from topocal.tables import capacity_table
+
+    if as_json:
+        print_json(model_to_document(step.model))
+        return
+    out = console()
+    for finding in step.model.findings:
+        out.print(f"finding: {safe(finding)}")
+    for remark in _remarks(step):
+        out.print(f"note: {safe(remark)}")
+    out.print(safe(step.model.sharing))
+    out.print(capacity_table(step.model))
+    out.print(f"wrote {safe(what.model)} and {safe(what.samples)}")
+
+
+def _remarks(step: Step) -> list[Any]:
+    runs = step.measurements.runs
+    return list(dict.fromkeys(r for run in runs for r in run.provenance.get("remarks", ())))
