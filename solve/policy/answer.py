@@ -186,7 +186,7 @@ class Assignment:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of requests and parts; the order in which requests were given has no part."""
+        """``sha256:`` and the SHA-256 of requests and parts; the order in which requests were given has no part."""
         content = hashlib.sha256(b"topocal/assignment 1\n")
         sorted_holders: dict[tuple[str, ...], list[str]] = {}
         for k in self.order.tolist():
@@ -200,4 +200,4 @@ class Assignment:
         content.update(repr(self.endpoints).encode("utf-8", "backslashreplace"))
         for column in (self.part_row, self.part_holder, self.part_begin, self.part_rows):
             content.update(column.astype("<i8").tobytes())
-        return content.hexdigest()
+        return f"sha256:{content.hexdigest()}"
