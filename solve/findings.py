@@ -6,7 +6,7 @@ noisy as it may be, is told nothing (:mod:`topocal.solve.evidence`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from topocal.solve.evidence import Evidence, Finding, Severity
@@ -46,7 +46,13 @@ FINDERS: Final[tuple[Callable[[Evidence], list[Finding]], ...]] = (
 _ORDER: Final = (Severity.SERIOUS, Severity.WARNING, Severity.NOTE)
 
 
-def find_all(evidence: Evidence) -> list[Finding]:
-    """All findings, the serious ones first."""
-    found = [finding for find in FINDERS for finding in find(evidence)]
+def find_all(evidence: Evidence, also: Iterable[Finding] = ()) -> list[Finding]:
+    """All findings, the serious ones first.
+
+    Parameters
+    ----------
+    also
+        Findings that do not come from the evidence: of the fit, of files.
+    """
+    found = [*(finding for find in FINDERS for finding in find(evidence)), *also]
     return sorted(found, key=lambda f: _ORDER.index(f.severity))

@@ -10,6 +10,8 @@ from typing import Final
 
 from topocal.measure.patterns import PatternKind, kind_of
 from topocal.solve.certificate import ALLOWANCE
+from topocal.solve.collapse import COLLAPSES
+from topocal.solve.conflicts import CONTRADICTS
 from topocal.solve.evidence import (
     Concurrent,
     Evidence,
@@ -49,14 +51,6 @@ staged copies move 1.02 to 1.07 times one way in all; 0.86 to 1.15 allows for th
 FADES: Final = math.log(1.03)
 """A resource that passes 3 % less with more flows on it (published for eight Gen5
 cards: four flows across the boundary 52.3 GB/s, eight 49.6)."""
-
-COLLAPSES: Final = math.log(1 / 0.7)
-"""A pattern collapses when it takes 1.4 times as long as its flows one after another; no way
-of sharing does that."""
-
-CONTRADICTS: Final = math.log(1.03)
-"""Two figures contradict each other from 3 %: like pairs of steady machines are within 2.5 %
-of each other (docs/model.md)."""
 
 _SHOWN: Final = 8
 

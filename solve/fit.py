@@ -14,7 +14,9 @@ import numpy as np
 from topocal.measure.samples import Measurements
 from topocal.solve.candidates import like, with_candidates
 from topocal.solve.certify import certify
+from topocal.solve.collapse import collapsed
 from topocal.solve.conditions import agreed
+from topocal.solve.conflicts import conflicts
 from topocal.solve.consistency import Consistency, check_consistency
 from topocal.solve.fading import Fading
 from topocal.solve.fading_fit import Crowded, fit_with_fading
@@ -95,12 +97,15 @@ def fit(
             remedy="measure messages of several MiB",
         )
     consistency = check_consistency(topology, observed.observations)
+    fallen = collapsed(observed.observations, consistency.noise)
+    consistency = replace(consistency, left_out=fallen | consistency.left_out)
     own_paths = consistency.unlike[:_MOST_OWN_PATHS]
     candidates = with_candidates(topology, measurements.endpoints, own_paths)
     found = fit_with_fading(candidates, _with_noise(observed.observations, consistency))
     proven = certify(found.fit, certify_s)
     model = _model(found, proven, consistency, observed, measurements.sources, topology)
-    return replace(model, provenance=agreed(measurements.runs))
+    told = [c.text for c in conflicts(measurements, consistency.noise)]
+    return replace(model, findings=(*model.findings, *told), provenance=agreed(measurements.runs))
 
 
 def _with_noise(observations: Sequence[Observation], consistency: Consistency) -> list[Observation]:

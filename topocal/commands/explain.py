@@ -208,8 +208,10 @@ def _tell_machine(found: Explanation, as_json: bool) -> None:
     out.print("[bold]Findings[/bold]" if found.findings else "[bold]No findings[/bold]")
     for finding in found.findings:
         out.print(f"- {safe(finding.severity)}: {safe(finding.text)}")
+    told = {finding.text for finding in found.findings}
     for text in model.findings:
-        out.print(f"- {safe(text)}")
+        if text not in told:
+            out.print(f"- {safe(text)}")
     if found.fewest is None:
         return
     out.print("\n[bold]The fewest resources that reproduce the figures[/bold]")
