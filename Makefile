@@ -2,12 +2,16 @@
 #
 #   make demo    set up .venv, install, run `topocal demo`
 #   make test    set up .venv, install, lint, type-check, run every test
+#
+#   make test-deepspeed    replica policies with DeepSpeed's own planner, which it installs
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test quick check lint types clean
+DEEPSPEED := .venv-deepspeed
+
+.PHONY: demo test quick test-deepspeed check lint types clean
 
 demo: $(VENV)/.installed
 	$(BIN)/topocal demo
@@ -18,6 +22,22 @@ test: check
 # The suite without the tests marked heavy.
 quick: $(VENV)/.test-installed
 	$(BIN)/python -m pytest -n auto -m "not heavy"
+
+# In an environment of its own, which also sees the packages of .venv. DeepSpeed comes as source
+# that would compile operators; none are needed, nor is a torch for accelerators.
+test-deepspeed: $(DEEPSPEED)/.installed
+	$(DEEPSPEED)/bin/python -m pytest -n 0 tests/test_deepspeed.py tests/test_deepspeed_planner.py
+
+$(DEEPSPEED)/.installed: | $(VENV)/.test-installed
+	$(BIN)/python -m venv $(DEEPSPEED)
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+		> "$$($(DEEPSPEED)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/base.pth"
+	$(DEEPSPEED)/bin/python -m pip install --quiet wheel "setuptools<82"
+	$(DEEPSPEED)/bin/python -m pip install --quiet "torch>=2.1" \
+		--extra-index-url https://download.pytorch.org/whl/cpu
+	DS_BUILD_OPS=0 $(DEEPSPEED)/bin/python -m pip install --quiet --no-build-isolation deepspeed==0.19.8
+	$(DEEPSPEED)/bin/python -c "import deepspeed.checkpoint.affine_transfer"
+	touch $@
 
 check: lint types
 
@@ -40,4 +60,4 @@ $(VENV)/.test-installed: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEEPSPEED) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
