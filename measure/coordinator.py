@@ -32,6 +32,7 @@ from topocal.measure.orders import Prepare, Report
 from topocal.measure.plan import Plan
 from topocal.measure.samples import Measurements, Sample
 from topocal.measure.schedule import Batch, absent_patterns, batches, buffers, exchanges
+from topocal.topo.errors import InputError
 from topocal.topo.flow import Pattern
 from topocal.topo.naming import natural_key
 from topocal.topo.units import format_bytes
@@ -138,6 +139,11 @@ class Coordinator:
         self._step += 1
         present = self._crew.names
         absent = absent_patterns(plan, present)
+        if len(absent) == len(plan.patterns):
+            raise InputError(
+                "no pattern of the plan has all its endpoints in the group",
+                remedy="make a plan for these endpoints (topocal plan --endpoints)",
+            )
         if absent:
             self._note(
                 f"left out {len(absent)} patterns of endpoints that are not in the group, "
