@@ -33,6 +33,7 @@ from topocal.solve.caps_tables import (
     process_table,
 )
 from topocal.solve.conditions import Conditions
+from topocal.solve.fading import Fading
 from topocal.solve.pair_costs import PairCosts
 from topocal.solve.rectangles import Block, SetTable, blocks_of, matrix_of
 from topocal.solve.status import Status
@@ -109,6 +110,8 @@ class Caps:
         Those that some pair loads, in the model's order.
     unreachable
         Blocks of pairs that nothing joins; their values mean nothing.
+    fading
+        How much longer everything takes for each further flow; ``None``: not at all.
     alone, both_ways, processes
         Tables of :mod:`topocal.solve.caps_tables`.
     """
@@ -126,6 +129,7 @@ class Caps:
     alone: tuple[Block, ...]
     both_ways: tuple[Block, ...]
     processes: ProcessTable
+    fading: Fading | None = None
 
     @cached_property
     def weights(self) -> csr_array:
@@ -134,7 +138,7 @@ class Caps:
 
     @cached_property
     def pair_costs(self) -> PairCosts:
-        """Seconds that a byte of each pair takes of each resource."""
+        """Seconds that a byte of each pair takes of each resource, less any :attr:`fading`."""
         return costs_of(self, [cap.cap_Bps for cap in self.resources])
 
 
@@ -224,7 +228,7 @@ def caps_of(model: Model, endpoints: Sequence[str] | None = None) -> Caps:
         unreachable=lost > 0,
         alpha_s=offset,
     )
-    alone, both_ways = alone_blocks(costs, table), both_ways_blocks(costs, table)
+    alone, both_ways = alone_blocks(costs, table), both_ways_blocks(costs, table, model.fading)
     return Caps(
         machine=model.topology.name,
         endpoints=chosen,
@@ -238,7 +242,8 @@ def caps_of(model: Model, endpoints: Sequence[str] | None = None) -> Caps:
         unreachable=tuple(unreachable),
         alone=tuple(alone),
         both_ways=tuple(both_ways),
-        processes=process_table(costs),
+        processes=process_table(costs, model.fading),
+        fading=model.fading,
     )
 
 

@@ -25,6 +25,7 @@ from topocal.measure.provenance import check_provenance
 from topocal.solve.caps import Cap, Caps
 from topocal.solve.caps_tables import ProcessTable, sender_counts
 from topocal.solve.conditions import Conditions
+from topocal.solve.fading import Fading
 from topocal.solve.rectangles import Block, members_of, ranges_of
 from topocal.topo.errors import FormatError, InputError, TopocalError, Where, one_line
 from topocal.topo.io import decode_document, read_bytes, write_atomically
@@ -75,6 +76,14 @@ def _content(caps: Caps) -> dict[str, Any]:
         },
         "noise": caps.noise,
         "start_up": {"offset_s": caps.offset_s, "least_s": caps.least_s},
+        "fading": None
+        if caps.fading is None
+        else {
+            "loss": caps.fading.loss,
+            "error": caps.fading.error,
+            "by": str(caps.fading.by),
+            "most_flows": caps.fading.most_flows,
+        },
         "undecided": {
             "receiving": ranges_of(caps.undecided[0]),
             "sending": ranges_of(caps.undecided[1]),
@@ -270,12 +279,22 @@ def _caps(document: dict[str, Any]) -> Caps:
         alone=_blocks(pairs["alone_Bps"], len(sets)),
         both_ways=_blocks(pairs["both_ways_Bps"], len(sets)),
         processes=_processes(document["processes"], n),
+        fading=_fading(document["fading"]),
     )
 
 
 def _conditions(value: Any) -> Conditions:
     found = msgspec.convert(value, Conditions)
     check_provenance(found.more)
+    return found
+
+
+def _fading(value: Any) -> Fading | None:
+    if value is None:
+        return None
+    found = msgspec.convert({**value, "advantage": 0.0}, Fading)
+    _number(found.loss, 0.0, 1.0)
+    _number(found.error, 0.0, 100.0)
     return found
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
+from topocal.solve.fading import Crowd, Fading
 from topocal.solve.pair_costs import PairCosts
 from topocal.solve.rectangles import Block, SetTable, blocks_of
 
@@ -74,7 +75,9 @@ def alone_blocks(costs: PairCosts, table: SetTable) -> list[Block]:
     return _blocks(_inverse(costs.alone_s), len(costs.endpoints), table)
 
 
-def both_ways_blocks(costs: PairCosts, table: SetTable) -> list[Block]:
+def both_ways_blocks(
+    costs: PairCosts, table: SetTable, fading: Fading | None = None
+) -> list[Block]:
     """Rate of each direction while both are busy, where they get into each other's way."""
     n = len(costs.endpoints)
     a, b = np.divmod(np.arange(n * n), n)
@@ -85,6 +88,12 @@ def both_ways_blocks(costs: PairCosts, table: SetTable) -> list[Block]:
     if len(forth) and columns.shape[0]:
         both = csc_array(columns[:, forth] + columns[:, back[forth]])
         finish = np.asarray(both.max(axis=0).todense()).ravel()
+        if fading is not None and fading.by is Crowd.PATTERN:
+            finish *= 1.0 + fading.loss
+        elif fading is not None:
+            shared = csc_array(both - abs(columns[:, forth] - columns[:, back[forth]]))
+            both = csc_array(both + fading.loss * both.multiply(shared > 0))
+            finish = np.asarray(both.max(axis=0).todense()).ravel()
         slower = np.maximum(costs.alone_s[forth], costs.alone_s[back[forth]])
         rate = np.where(finish > slower * (1 + _SAME), _inverse(finish), 0.0)
         found[forth] = found[back[forth]] = rate
@@ -114,7 +123,7 @@ def sender_counts(n: int) -> tuple[int, ...]:
     return tuple(found if found[-1] == n - 1 else [*found, n - 1])
 
 
-def process_table(costs: PairCosts) -> ProcessTable:
+def process_table(costs: PairCosts, fading: Fading | None = None) -> ProcessTable:
     """Caps of every process."""
     n = len(costs.endpoints)
     columns = costs.seconds_per_byte.tocsc()
@@ -129,7 +138,7 @@ def process_table(costs: PairCosts) -> ProcessTable:
         out, into = k * n + others, others * n + k
         send.append(_most_in_all(columns, costs, out))
         receive.append(_most_in_all(columns, costs, into))
-        fan = _Fan.of(columns, costs, into)
+        fan = _Fan.of(columns, costs, into, fading)
         least.append(fan.least(counts))
         most.append(fan.most(counts))
         enough.append(_enough(counts, most[-1]))
@@ -179,9 +188,16 @@ class _Fan:
     cost: Floats
     begin: NDArray[np.int64]
     rows: int
+    fading: Fading | None
 
     @classmethod
-    def of(cls, columns: csc_array, costs: PairCosts, pairs: NDArray[np.int64]) -> _Fan:
+    def of(
+        cls,
+        columns: csc_array,
+        costs: PairCosts,
+        pairs: NDArray[np.int64],
+        fading: Fading | None,
+    ) -> _Fan:
         """The fan of some pairs into one receiver."""
         pairs = pairs[~costs.blocked[pairs]]
         own = columns[:, pairs]
@@ -190,17 +206,32 @@ class _Fan:
         begin = own.indptr.astype(np.int64)
         row = np.insert(place.astype(np.int64), begin[1:], len(used))
         cost = np.insert(own.data, begin[1:], 0.0)
-        return cls(row, cost, begin + np.arange(len(begin)), len(used) + 1)
+        return cls(row, cost, begin + np.arange(len(begin)), len(used) + 1, fading)
 
     @property
     def senders(self) -> int:
         """How many."""
         return len(self.begin) - 1
 
+    def _loss(self, on_row: NDArray[np.int64]) -> Floats:
+        """Times as long that a row takes for so many flows on it, where these count."""
+        if self.fading is None or self.fading.by is Crowd.PATTERN:
+            return np.ones(len(on_row))
+        return self.fading.factor(on_row)
+
+    def _rate(self, senders: int, finish_s: float) -> float | None:
+        """Total from so many senders; all of a pattern's flows may count."""
+        if self.fading is not None and self.fading.by is Crowd.PATTERN:
+            finish_s *= float(self.fading.factor(np.array(senders)))
+        return senders / finish_s if finish_s > 0 else None
+
     @property
     def _all_s(self) -> float:
         """Time of a byte from each of all senders."""
-        return float(np.bincount(self.row, weights=self.cost, minlength=1).max())
+        count = np.bincount(self.row, weights=self.cost > 0, minlength=1).astype(np.int64)
+        return float(
+            (np.bincount(self.row, weights=self.cost, minlength=1) * self._loss(count)).max()
+        )
 
     def least(self, counts: tuple[int, ...]) -> tuple[float | None, ...]:
         """Total from the worst set of each number of senders."""
@@ -210,35 +241,35 @@ class _Fan:
         rank = np.arange(len(row)) - first[row]
         running = np.cumsum(cost)
         until = running - np.where(first[row] > 0, running[first[row] - 1], 0.0)
+        until *= self._loss(rank + 1)
         # The k costliest pairs of a row; where it has fewer, all of them.
         longest = np.zeros(self.senders + 1)
         np.maximum.at(longest, np.minimum(rank + 1, self.senders), until)
         finish = np.maximum.accumulate(longest)
         finish[self.senders] = self._all_s
-        return tuple(_rate(k, finish[k]) if k <= self.senders else None for k in counts)
+        return tuple(self._rate(k, float(finish[k])) if k <= self.senders else None for k in counts)
 
     def most(self, counts: tuple[int, ...]) -> tuple[float | None, ...]:
         """Total from a well chosen set of each number of senders."""
         busy = np.zeros(self.rows)
+        crowd = np.zeros(self.rows, dtype=np.int64)
         left = np.ones(self.senders, dtype=bool)
         finish: dict[int, float] = {}
         wanted = [k for k in counts if k <= min(self.senders, _MOST_CHOSEN)]
         for k in range(1, max(wanted, default=0) + 1):
-            after = np.maximum.reduceat(busy[self.row] + self.cost, self.begin[:-1])
+            loss = self._loss(crowd[self.row] + 1)
+            after = np.maximum.reduceat((busy[self.row] + self.cost) * loss, self.begin[:-1])
             after = np.where(left, after, np.inf)
             # Of equal ones the first, whatever the last digit says.
             one = int(np.argmax(after <= after.min() * (1 + _SAME)))
             span = slice(self.begin[one], self.begin[one + 1])
             np.add.at(busy, self.row[span], self.cost[span])
+            np.add.at(crowd, self.row[span], self.cost[span] > 0)
             left[one] = False
-            finish[k] = float(busy.max())
+            finish[k] = float((busy * self._loss(crowd)).max())
         if self.senders:
             finish[self.senders] = self._all_s
-        return tuple(_rate(k, finish[k]) if k in finish else None for k in counts)
-
-
-def _rate(senders: int, finish_s: float) -> float | None:
-    return senders / float(finish_s) if finish_s > 0 else None
+        return tuple(self._rate(k, finish[k]) if k in finish else None for k in counts)
 
 
 def _enough(counts: tuple[int, ...], most: tuple[float | None, ...]) -> int:

@@ -12,6 +12,7 @@ is busy for ``(K @ b)[r]`` seconds and the transfer takes ``alpha + max(K @ b)``
 
 The bytes of one pair count as one flow.  A lone flow on a time-shared resource takes the
 time that its capacities take, which is no less than kappa of it: the maximum is right.
+What many flows lose together (:mod:`topocal.solve.fading`) is not linear in bytes, and not in K.
 A fatpipe limits each pair by itself; where a capacity of the pair costs as much, its row says
 so already.
 """

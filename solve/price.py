@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from topocal.solve.caps import Cap, Caps, costs_of
 from topocal.solve.conditions import Conditions
+from topocal.solve.fading import Crowd
 from topocal.solve.pair_costs import PairCosts
 from topocal.solve.status import Status
 from topocal.solve.transfers import Flows, flows_between
@@ -222,9 +223,26 @@ class _Pricer:
         ]
         crowd = np.diff(self._costs.seconds_per_byte.indptr)
         self._crowded = [k for k in self._engines if crowd[k] > 1]
-        self._busy = self._costs.busy_s(self._moved)
+        self._busy = self._busy_s(self._costs)
         # A lone flow takes its own time; sharing begins with the second.
         self._busy[np.setdiff1d(self._engines, self._crowded).astype(np.int64)] = 0.0
+
+    def _busy_s(self, costs: PairCosts, deviations: float = 0.0) -> Floats:
+        """Busy time of each row, what many flows lose included, so many deviations away."""
+        return np.asarray(costs.busy_s(self._moved) * self._loss_factor(costs, deviations))
+
+    def _loss_factor(self, costs: PairCosts, deviations: float = 0.0) -> Floats:
+        """How many times as long each row takes for its flows, or for all flows."""
+        fading = self._caps.fading
+        further = np.diff(costs.seconds_per_byte.indptr) - 1
+        if fading is None:
+            return np.ones(len(further))
+        if fading.by is Crowd.PATTERN:
+            further = np.full(len(further), len(self._pairs) - 1)
+        if deviations < 0:  # Beyond what was measured it may not go on.
+            further = np.minimum(further, fading.most_flows - 1)
+        loss = max(0.0, fading.loss + deviations * fading.error)
+        return np.asarray(1.0 + loss * np.maximum(0, further))
 
     def price(self) -> Price:
         """All that there is to say."""
@@ -282,7 +300,11 @@ class _Pricer:
             caps.weights[self._pairs],
         )
         batch = Batch.single(np.arange(len(self._pairs)), self._moved[self._pairs])
-        return float(simulate_batch(Loads.of(lines, _capacities(caps)), batch).seconds[0])
+        found = float(simulate_batch(Loads.of(lines, _capacities(caps)), batch).seconds[0])
+        # What many flows lose is lost as on the busiest resource.
+        plain = self._costs.busy_s(self._moved)
+        top = int(np.argmax(self._busy))
+        return found * float(self._busy[top] / plain[top])
 
     def _ranked(self) -> list[Load]:
         """Every busy resource, longest first; of equal ones what was measured, then by name."""
@@ -306,7 +328,7 @@ class _Pricer:
             [cap.kappa_low for cap in caps.resources],
             self._pairs,
         )
-        busy = at_most.busy_s(self._moved)
+        busy = self._busy_s(at_most, -TWO_SIDED)
         timed = np.array(
             [self._of[n].sharing is Sharing.TIME_SHARED for n in at_most.resources], dtype=bool
         )
@@ -315,7 +337,8 @@ class _Pricer:
             # Whatever stands open, the slowest flow alone takes its own time, and an engine
             # the sum of its flows' own times, which the pairs tell.
             alone = float((self._moved * self._costs.alone_s).max(initial=0.0))
-            alone = max(alone, float(self._busy[self._engines].max(initial=0.0)))
+            engines = self._busy_s(self._costs, -TWO_SIDED)[self._crowded]
+            alone = max(alone, float(engines.max(initial=0.0)))
             low = max(low, alone * float(np.exp(-TWO_SIDED * caps.noise)))
         else:
             low = max(low, float(busy.max(initial=0.0)))
@@ -328,8 +351,9 @@ class _Pricer:
             ],
             self._pairs,
         )
-        high = float(at_least.busy_s(self._moved).max(initial=0.0))
-        own = (self._moved * at_least.alone_s).reshape((len(caps.endpoints),) * 2)
+        high = float(self._busy_s(at_least, TWO_SIDED).max(initial=0.0))
+        lost = float(self._loss_factor(at_least).max(initial=1.0))
+        own = (self._moved * at_least.alone_s * lost).reshape((len(caps.endpoints),) * 2)
         several = (self._moved > 0).reshape(own.shape)
         words, longest = [], high
         for word, axis, members in (
@@ -356,7 +380,7 @@ class _Pricer:
         )
         return Dependence(
             seconds_without=without,
-            seconds_at_least=float(at_least.busy_s(self._moved).max(initial=0.0)),
+            seconds_at_least=float(self._busy_s(at_least).max(initial=0.0)),
             share=1.0 - without / longest if longest > 0 else 0.0,
             resources=tuple(
                 one

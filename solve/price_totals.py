@@ -148,7 +148,9 @@ class _Bounds:
         return PriceBounds(
             at_least_s=self._with_start_up(at_least),
             proven_s=self._with_start_up(min(proven_s, at_least)),
-            at_most_s=self._with_start_up(max(at_least, most[0].seconds if most else 0.0)),
+            at_most_s=self._with_start_up(
+                max(at_least, most[0].seconds * self._most_lost() if most else 0.0)
+            ),
             busiest=least[0] if least else None,
             because=because,
             runner_up=least[1] if len(least) > 1 else None,
@@ -160,6 +162,15 @@ class _Bounds:
         if busy_s <= 0:
             return 0.0
         return max(busy_s + self._caps.offset_s, self._caps.least_s)
+
+    def _most_lost(self) -> float:
+        """How many times as long it takes if all flows that are possible run at once."""
+        if self._caps.fading is None:
+            return 1.0
+        senders, receivers = (np.flatnonzero(side > 0) for side in (self._sent, self._received))
+        both = len(np.intersect1d(senders, receivers))
+        pairs = len(senders) * len(receivers) - both
+        return float(self._caps.fading.factor(np.array(pairs)))
 
     def _refuse_shut(self) -> None:
         """A process that must send, or receive, and can to nobody.
