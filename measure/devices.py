@@ -107,10 +107,12 @@ class Accelerator:
         self.place = torch.device(kind, index)
         properties = self._module.get_device_properties(index)
         self.name = str(properties.name)
-        numbers = [
-            getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")
-        ]
-        self.bus = "" if None in numbers else "{:04x}:{:02x}:{:02x}.0".format(*numbers)
+        self.bus = ""
+        with suppress(AttributeError):  # Older builds do not say.
+            self.bus = (
+                f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:"
+                f"{properties.pci_device_id:02x}.0"
+            )
 
     def free_bytes(self) -> int:
         """Memory that can be had."""

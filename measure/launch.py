@@ -29,7 +29,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,7 +183,7 @@ class _Launch:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
-    def _be_child(self, rank: int, held: set[signal.Signals]) -> NoReturn:
+    def _be_child(self, rank: int, held: Iterable[int]) -> NoReturn:
         code = 2
         try:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -249,8 +249,15 @@ class _Launch:
                 what=f"{self._name(rank)}: {type(error).__name__}: {one_line(error)}{place}",
             )
         # Short enough to be written whole, next to what others write (pipe(7): PIPE_BUF).
+        while len(content := msgspec.json.encode(failure) + b"\n") > select.PIPE_BUF:
+            failure = msgspec.structs.replace(
+                failure,
+                what=failure.what[: max(80, len(failure.what) // 2)],
+                remedy=failure.remedy[: len(failure.remedy) // 2],
+                file=None,
+            )
         with suppress(OSError):
-            os.write(self._writing, msgspec.json.encode(failure)[: select.PIPE_BUF - 1] + b"\n")
+            os.write(self._writing, content)
 
     def _name(self, rank: int) -> str:
         if self._names is None or rank >= len(self._names):

@@ -42,11 +42,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, array_like=Tr
     """Base of all that travels between ranks."""
 
 
-class Survey(Message):
+class Survey(Message, frozen=True, kw_only=True):
     """Say what you are, and how much memory is free."""
 
 
-class Surveyed(Message):
+class Surveyed(Message, frozen=True, kw_only=True):
     """What a rank is.
 
     ``host`` and ``memory`` are equal for ranks on one host and of one memory; they are
@@ -61,11 +61,11 @@ class Surveyed(Message):
     facts: dict[str, Any]
 
 
-class Tick(Message):
+class Tick(Message, frozen=True, kw_only=True):
     """Say what your clock says."""
 
 
-class Prepare(Message):
+class Prepare(Message, frozen=True, kw_only=True):
     """Have so many buffers of so many bytes to send from and to receive into."""
 
     sends: int
@@ -92,7 +92,7 @@ class Receive(msgspec.Struct, frozen=True, array_like=True):
     size: int
 
 
-class Exchange(Message):
+class Exchange(Message, frozen=True, kw_only=True):
     """Send and receive all of this, ``iterations`` times, each within ``limit_s``."""
 
     sends: list[Send]
@@ -103,31 +103,31 @@ class Exchange(Message):
     limit_s: float
 
 
-class Start(Message):
+class Start(Message, frozen=True, kw_only=True):
     """Begin when the rank's own clock says so."""
 
     at: float
 
 
-class Wait(Message):
+class Wait(Message, frozen=True, kw_only=True):
     """The next order comes within so many seconds."""
 
     seconds: float
 
 
-class Stop(Message):
+class Stop(Message, frozen=True, kw_only=True):
     """Nothing more; ``failed``: because something failed, which the coordinator tells."""
 
     failed: bool = False
 
 
-class Ready(Message):
+class Ready(Message, frozen=True, kw_only=True):
     """Done what was to be done; ``clock``: what the rank's clock said."""
 
     clock: float
 
 
-class Report(Message):
+class Report(Message, frozen=True, kw_only=True):
     """How it went, by the rank's own clock.
 
     ``finish`` holds the arrival of each received message; ``wrong`` the numbers of those

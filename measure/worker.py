@@ -351,11 +351,11 @@ class Member:
             # Before all sends, for the reason that _together gives.
             m, tensor = receives[0]
             posted[m.flow] = self._begin(dist.irecv, tensor, m.peer)
-        for m, tensor in sends:
-            if first.get(m.peer, m.flow) < m.flow:
-                held[m.peer] = tensor
+        for sent, tensor in sends:
+            if first.get(sent.peer, sent.flow) < sent.flow:
+                held[sent.peer] = tensor
             else:
-                begun.append((m.peer, self._begin(dist.isend, tensor, m.peer)))
+                begun.append((sent.peer, self._begin(dist.isend, tensor, sent.peer)))
         finish = []
         for m, tensor in receives:
             work = posted.get(m.flow) or self._begin(dist.irecv, tensor, m.peer)
