@@ -19,6 +19,8 @@ __all__ = ["SHADES", "Heat", "HeatCell", "Heats", "heat_maps"]
 SHADES: Final = 9
 """Of each scale; the style sheet has as many."""
 
+_LONGEST_HEAD: Final = 4
+"""Longer names do not head columns."""
 _LEAST_SPREAD: Final = 0.2
 """Rates that differ by less than this share are shown in like shades."""
 _WIDE: Final = 4.0
@@ -60,12 +62,14 @@ class Heats:
 
     Attributes
     ----------
-    names
-        Of the endpoints, as rows and columns are headed.
+    rows, columns
+        How endpoints head them: by name; columns by number where names are long.
     ids
         Their full names.
     hosts
         ``(host, number of endpoints)`` in order, where there are several hosts.
+    are_long
+        Whether names are too long for the head of a column.
     size
         ``s`` (figures fit on a phone), ``m`` (figures fit on a screen), ``l``, ``xl``: none do.
     maps
@@ -74,9 +78,11 @@ class Heats:
         Reason of each pair that the fit left out, by what to call it.
     """
 
-    names: list[str]
+    rows: list[str]
+    columns: list[str]
     ids: list[str]
     hosts: list[tuple[str, int]]
+    are_long: bool
     size: str
     maps: list[Heat]
     left_out: dict[str, str]
@@ -100,10 +106,13 @@ def heat_maps(pairs: Pairs, unit: Unit) -> Heats:
             _errors(pairs.error),
         ]
     n = len(pairs.endpoints)
+    are_long = max(map(len, names), default=0) > _LONGEST_HEAD
     return Heats(
-        names=names,
+        rows=[f"{k} {name}" for k, name in enumerate(names, 1)] if are_long else names,
+        columns=[str(k) for k in range(1, n + 1)] if are_long else names,
         ids=list(pairs.endpoints),
         hosts=hosts,
+        are_long=are_long,
         size="s" if n <= 8 else "m" if n <= 16 else "l" if n <= 32 else "xl",
         maps=maps,
         left_out={f"{a}->{b}": why for (a, b), why in pairs.left_out.items()},
@@ -118,7 +127,9 @@ def _heads(endpoints: tuple[str, ...]) -> tuple[list[str], list[tuple[str, int]]
     own = [s[2] for s in split] if grouped else list(endpoints)
     if all(name.startswith("gpu") and name[3:].isdecimal() for name in own):
         own = [name[3:] for name in own]
-    return [shorten(name, 14) for name in own], hosts if grouped else []
+    # A host's name has the room of its endpoints.
+    hosts = [(shorten(host, max(6, 4 * n)), n) for host, n in hosts]
+    return [shorten(name, 12) for name in own], hosts if grouped else []
 
 
 def _rates(

@@ -45,8 +45,9 @@
     peers.replaceChildren();
     const hosts = names.map((n) => n.slice(0, n.lastIndexOf('/') + 1));
     const hosted = hosts.every(Boolean) && new Set(hosts).size < names.length;
-    peers.classList.toggle('hosted', hosted);
-    peers.classList.toggle('wide', !hosted && names.some((n) => n.length > 7));
+    const own = (k) => (hosted ? names[k].slice(hosts[k].length).replace(/^gpu(?=\d)/, '') : names[k]);
+    const longest = Math.max(...names.map((_, k) => own(k).length));
+    peers.className = longest > 14 ? 'longest' : longest > 7 ? 'wide' : longest < 4 ? 'numbers' : '';
     let offered = 0;
     names.forEach((name, k) => {
       if (hosted && (k === 0 || hosts[k] !== hosts[k - 1])) {
@@ -60,7 +61,7 @@
       box.value = String(k);
       box.checked = fresh ? offered <= 3 : before.has(k);
       box.setAttribute('aria-label', name);
-      make('bdi', hosted ? name.slice(hosts[k].length).replace(/^gpu(?=\d)/, '') : name, label);
+      make('bdi', own(k), label);
       label.title = name;
     });
   }
