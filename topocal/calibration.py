@@ -153,6 +153,7 @@ def calibrate_in_processes(
     resume: bool = False,
     quiet: bool = False,
     enter: Callable[[int], None] | None = None,
+    wrap: Callable[[Machine], Machine] = lambda machine: machine,
     provenance: Mapping[str, Any] | None = None,
 ) -> None:
     """The loop on real processes, one for each endpoint.
@@ -171,6 +172,8 @@ def calibrate_in_processes(
         Whether to say nothing on the way.
     enter
         Called first in each process with its rank (an emulated fabric's namespaces).
+    wrap
+        Makes what rank 0 asks out of the group of processes.
     provenance
         More about the conditions, such as the name of an emulated fabric.
 
@@ -199,7 +202,7 @@ def calibrate_in_processes(
 
     def work(machine: Coordinator) -> None:
         with progress.shown("calibrating"):
-            step = calibration.run(machine, progress.tell)
+            step = calibration.run(wrap(machine), progress.tell)
         finish(step)
 
     with explained(journal):

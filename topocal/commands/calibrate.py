@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from topocal.calibration import Calibration
+    from topocal.measure.fabric.shape import Shape
     from topocal.solve.adaptive import Step
     from topocal.topo.topology import Topology
 
@@ -16,11 +17,11 @@ __all__ = ["calibrate"]
 
 
 def calibrate(
-    topology: Annotated[
-        str,
-        typer.Argument(help="topology.json, another tool's output, or a reference machine (b70)."),
-    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the model.")],
+    topology: Annotated[
+        str | None,
+        typer.Argument(help="topology.json, another tool's output, or a reference machine (b70)."),
+    ] = None,
     samples: Annotated[
         Path | None,
         typer.Option(help="Where to write every timing; default: beside the model."),
@@ -32,6 +33,10 @@ def calibrate(
     simulate: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="A model or machine that answers in place of a real one"),
+    ] = None,
+    fabric: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Measure an emulated fabric like this (topocal fabric)."),
     ] = None,
     noise: Annotated[float, typer.Option(help="Of one simulated timing, as a share.")] = 0.01,
     seed: Annotated[int, typer.Option(help="Of the simulated noise.")] = 0,
@@ -80,8 +85,11 @@ def calibrate(
         torchrun --nproc-per-node 8 -m topocal calibrate topology.json -o model.json
 
         topocal calibrate dgx-h100 -o model.json --simulate dgx-h100 --noise 0.02
+
+        topocal calibrate --fabric b70 -o model.json
     """
     from topocal.calibration import calibrate_in_processes, simulated_machine
+    from topocal.fabrics import calibrate_on_fabric, find_shape
     from topocal.machine import find_topology
     from topocal.measure.provenance import ISSUE_MODES
     from topocal.measuring import Progress, measuring_settings
@@ -92,13 +100,28 @@ def calibrate(
             f"--issue {one_line(issue)}", remedy="a model is of one of group and one-by-one"
         )
     settings = measuring_settings(issue, verify, shortest, timeout)
-    machine = find_topology(topology)
+    if (topology is None) == (fabric is None):
+        raise InputError(
+            "no machine" if fabric is None else "a machine and --fabric",
+            remedy="name a topology, or an emulated fabric with --fabric",
+        )
+    if fabric is not None and (spawn, simulate, backend, device) != (None,) * 4:
+        raise InputError(
+            "--fabric has processes and a backend of its own",
+            remedy="leave out --spawn, --simulate, --backend and --device",
+        )
+    shape = None if fabric is None else find_shape(fabric, endpoints=endpoints)
+    machine = find_topology(str(topology)) if shape is None else shape.topology
     what = _calibration(
-        machine, output, samples, spawn, simulate, endpoints, sizes, repeats, rounds
+        machine, output, samples, spawn, simulate, endpoints, sizes, repeats, rounds, shape
     )
 
     def finish(step: Step) -> None:
         _finish(step, what, as_json)
+
+    if shape is not None:
+        calibrate_on_fabric(shape, what, settings, finish, resume=resume, quiet=as_json)
+        return
 
     if simulate is not None:
         tell = Progress(quiet=as_json).tell
@@ -126,8 +149,10 @@ def _calibration(
     sizes: str | None,
     repeats: int | None,
     rounds: int,
+    shape: Shape | None,
 ) -> Calibration:
     from topocal.calibration import Calibration
+    from topocal.fabrics import SIZES_BYTES
     from topocal.measure.distributed import rank_endpoints
     from topocal.measure.plan import checked_sizes
     from topocal.processes import group_size
@@ -143,11 +168,15 @@ def _calibration(
     if endpoints is not None:
         given = [resolve_endpoint(name, machine.endpoints) for name in endpoints.split(",")]
     known = given or list(machine.accelerators or machine.endpoints)
-    count = len(known) if simulate is not None else group_size(spawn)
+    here = simulate is not None or shape is not None
+    count = len(known) if here else group_size(spawn)
+    chosen = None if shape is None else SIZES_BYTES
+    if sizes is not None:
+        chosen = checked_sizes([*map(parse_bytes, sizes.split(","))])
     return Calibration(
         topology=machine,
         endpoints=rank_endpoints(known, count, given),
-        sizes_bytes=None if sizes is None else checked_sizes([*map(parse_bytes, sizes.split(","))]),
+        sizes_bytes=chosen,
         repeats=repeats,
         rounds=rounds,
         model=output,
