@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from scipy.special import ndtri
 
 from topocal.solve.rows import Observation
 from topocal.topo.resource import PathClass
@@ -29,8 +30,11 @@ __all__ = ["Consistency", "Contradiction", "LikePairs", "check_consistency"]
 NOISE_FLOOR: Final = 0.005
 """Half a percent: medians of ten repeats on the published machines scatter by no less."""
 
+FALSE_ALARM: Final = 1e-3
+"""Chance that noise alone makes a contradiction on a machine, all comparisons together."""
+
 SIGMAS: Final = 3.0
-"""A contradiction must exceed the noise of both figures by this many deviations."""
+"""A contradiction must exceed the noise of both figures by this many deviations at least."""
 
 DISAGREEMENT: Final = math.log(1.10)
 """Like pairs disagree when they spread by more than 10 %, twice what the published
@@ -187,15 +191,19 @@ def _like_pairs(topology: Topology, pairs: Sequence[Observation]) -> list[LikePa
     ends = {e for o in pairs for pair in o.pattern.pairs for e in pair}
     inside = ends <= set(topology.accelerators)
     routes = topology.routes(None if inside else topology.endpoints)
-    found: dict[tuple[str, str], list[Observation]] = {}
+    nominal = np.array([topology.links[k].nominal_Bps or math.inf for k in routes.links])
+    found: dict[tuple[str, str, float], list[Observation]] = {}
     for sample in pairs:
         source, destination = sample.pattern.pairs[0]
-        row, column = divmod(routes.pair_index(source, destination), len(routes.endpoints))
-        far = routes.path_class[row, column] >= PathClass.SYS
-        found.setdefault((source, "far" if far else "near"), []).append(sample)
+        pair = routes.pair_index(source, destination)
+        far = routes.path_class.flat[pair] >= PathClass.SYS
+        # Cards with more links between them are no like of those with fewer.
+        way = routes.indices[routes.indptr[pair] : routes.indptr[pair + 1]]
+        slowest = float(nominal[way].min(initial=math.inf))
+        found.setdefault((source, "far" if far else "near", slowest), []).append(sample)
     return [
         LikePairs(sender=sender, side=side, samples=tuple(members))
-        for (sender, side), members in found.items()
+        for (sender, side, _), members in found.items()
         if len(members) > 1
     ]
 
@@ -212,6 +220,8 @@ def _noise(groups: Sequence[LikePairs]) -> float:
 
 def _contradictions(observations: Sequence[Observation], noise: float) -> tuple[Contradiction, ...]:
     alone = {o.pattern.pairs[0]: o for o in observations if len(o.pattern.flows) == 1}
+    compared = sum(len(o.pattern.flows) for o in observations)
+    sigmas = max(SIGMAS, -float(ndtri(FALSE_ALARM / max(1, compared))))
     found = []
     for pattern in observations:
         for flow in pattern.pattern.flows:
@@ -219,7 +229,7 @@ def _contradictions(observations: Sequence[Observation], noise: float) -> tuple[
             if single is None or single is pattern:
                 continue
             errors = [o.sigma if math.isfinite(o.sigma) else noise for o in (pattern, single)]
-            margin = SIGMAS * math.hypot(*errors)
+            margin = sigmas * math.hypot(*errors)
             scale = flow.size_bytes / single.pattern.total_bytes
             if math.log(single.seconds * scale / pattern.seconds) > margin:
                 found.append(Contradiction(pattern=pattern, flow=single))

@@ -22,7 +22,7 @@ from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.linalg import splu
 
 from topocal.solve.candidates import Candidates
-from topocal.solve.estimate import HUBER, Cost, soft_slopes
+from topocal.solve.estimate import HUBER, PRIOR, PRIOR_UNIT, Cost, huber, soft_slopes
 from topocal.solve.fading import TWO_SIDED, Crowd, Faded, Fading
 from topocal.solve.intervals import Knowledge
 from topocal.solve.residuation import upper_bounds
@@ -144,32 +144,53 @@ def _fitted(
 ) -> Crowded | None:
     """The fit with one loss; ``None`` where it is not better by more than ``least`` in BIC."""
     price = math.log(max(2, len(observations)))
+    before = _cost(plain)
     best: tuple[float, float, Fit, SharingVerdict] | None = None
     for _ in range(1 if len(observations) > MANY else ROUNDS):
         loss = min(max(loss, 0.0), LARGEST_LOSS)
         fit, verdict = fit_sharing(plain.candidates, observations, _Lengthened(counts, loss))
-        if best is None or fit.bic < best[0]:
-            best = (fit.bic, loss, fit, verdict)
+        cost = _cost(fit)
+        if best is None or cost < best[0]:
+            best = (cost, loss, fit, verdict)
         score = _score(fit, counts, loss, fit.active)
         loss += score.loss
         settled = abs(score.loss) < SETTLED * score.error
-        if settled or plain.bic - best[0] - price < HOPELESS * least:
+        if settled or before - best[0] - price < HOPELESS * least:
             break
     if best is None:
         return None
-    bic, loss, fit, verdict = best
+    cost, loss, fit, verdict = best
+    advantage = before - cost - price
     score = _score(fit, counts, loss, fit.active)
-    if not (plain.bic - bic - price > least and loss > 0 and math.isfinite(score.error)):
+    if not (advantage > least and loss > 0 and math.isfinite(score.error)):
         return None
     fading = Fading(
         loss=loss,
         error=score.error,
         by=by,
         most_flows=int(counts.on_bottleneck(fit).max()),
-        advantage=plain.bic - bic - price,
+        advantage=advantage,
         evidence=tuple(_shown(fit, counts, loss)),
     )
     return Crowded(fit, verdict, fading, score.crowding)
+
+
+def _cost(fit: Fit) -> float:
+    """BIC of a fit, capacities compared with how good the machine is in all.
+
+    The pull to specifications falls when a loss makes all capacities a little better; that
+    says nothing for the loss.  One link far worse than the others says much against.
+    """
+    rows = fit.rows
+    error = (fit.estimate.log_predicted - rows.log_seconds) / rows.sigma
+    prior = nominal_prior(fit.topology)
+    alone = rows.series == np.arange(len(prior))
+    known = fit.active & alone & (rows.crowd > 0) & np.isfinite(prior)
+    away = (fit.estimate.x - prior)[known]
+    pull = float(np.abs(away - np.median(away)).sum()) if len(away) else 0.0
+    unit = max(PRIOR_UNIT, float(np.median(rows.sigma)))
+    price = math.log(max(2, len(rows.observations)))
+    return float(huber(error).sum()) + PRIOR * pull / unit + fit.numbers * price
 
 
 @dataclass(frozen=True)
