@@ -76,14 +76,7 @@ def _content(caps: Caps) -> dict[str, Any]:
         },
         "noise": caps.noise,
         "start_up": {"offset_s": caps.offset_s, "least_s": caps.least_s},
-        "fading": None
-        if caps.fading is None
-        else {
-            "loss": caps.fading.loss,
-            "error": caps.fading.error,
-            "by": str(caps.fading.by),
-            "most_flows": caps.fading.most_flows,
-        },
+        "fading": _fading_entry(caps.fading),
         "undecided": {
             "receiving": ranges_of(caps.undecided[0]),
             "sending": ranges_of(caps.undecided[1]),
@@ -97,6 +90,18 @@ def _content(caps: Caps) -> dict[str, Any]:
             "both_ways_Bps": [list(block) for block in caps.both_ways],
         },
         "processes": msgspec.to_builtins(table),
+    }
+
+
+def _fading_entry(fading: Fading | None) -> dict[str, Any]:
+    """What many flows lose; nothing where the data does not demand it."""
+    if fading is None:
+        return {"loss": 0.0, "error": 0.0, "by": "pattern", "most_flows": None}
+    return {
+        "loss": fading.loss,
+        "error": fading.error,
+        "by": str(fading.by),
+        "most_flows": fading.most_flows,
     }
 
 
@@ -290,10 +295,9 @@ def _conditions(value: Any) -> Conditions:
 
 
 def _fading(value: Any) -> Fading | None:
-    if value is None:
+    if _number(value["loss"], 0.0, 1.0) == 0.0:
         return None
     found = msgspec.convert({**value, "advantage": 0.0}, Fading)
-    _number(found.loss, 0.0, 1.0)
     _number(found.error, 0.0, 100.0)
     return found
 
