@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,8 +76,7 @@ def measure(
     from topocal.processes import group_size, run_ranks
 
     what = read_plan(plan)
-    if topology is not None:
-        _refuse_other_machine(what, topology, plan)
+    machine_hosts = {} if topology is None else _hosts(what, topology, plan)
     count = group_size(spawn)
     given = None if endpoints is None else endpoints.split(",")
     progress = Progress(quiet=as_json)
@@ -99,7 +99,7 @@ def measure(
             with progress.shown("measuring", steps):
                 found = machine.run(what)
             write_calibration(found, output)
-        _finish(found, output, as_json)
+        _finish(found, output, machine_hosts, as_json)
 
     with explained(journal_path(output)):
         run_ranks(
@@ -109,23 +109,29 @@ def measure(
         )
 
 
-def _refuse_other_machine(plan: Plan, topology: str, file: Path) -> None:
+def _hosts(plan: Plan, topology: str, file: Path) -> dict[str, str]:
+    """The host of each endpoint, by the topology that the plan is for; refuses another one."""
     from topocal.machine import find_topology
     from topocal.measure.plan import fingerprint
+    from topocal.measure.reach import hosts_of
     from topocal.topo.errors import InputError, Where
 
-    if fingerprint(find_topology(topology)) != plan.topology_sha256:
+    machine = find_topology(topology)
+    if fingerprint(machine) != plan.topology_sha256:
         raise InputError(
             f"is a plan for another machine than {topology}",
             where=Where(file=str(file)),
             remedy=f"make one with topocal plan {topology}",
         )
+    return hosts_of(machine)
 
 
-def _finish(found: Measurements, output: Path, as_json: bool) -> None:
+def _finish(found: Measurements, output: Path, hosts: dict[str, str], as_json: bool) -> None:
     from topocal.console import print_json
 
     summary = _summary(found, output)
+    placement = found.runs[0].provenance.get("placement", {}) if found.runs else {}
+    summary["relays"] = _relays(found, hosts or placement)
     if as_json:
         print_json(summary)
     else:
@@ -148,6 +154,19 @@ def _summary(found: Measurements, output: Path) -> dict[str, Any]:
     }
 
 
+def _relays(found: Measurements, hosts: dict[str, str]) -> dict[str, list[dict[str, str]]]:
+    """Of each relay, which messages leave their host, by process and direction."""
+    from topocal.measure.reach import relay_reach
+
+    patterns = {s.name: s.pattern for s in found.samples}
+    reach = {name: relay_reach(pattern, hosts) for name, pattern in patterns.items()}
+    return {
+        name: [{"endpoint": n.endpoint, "receives": n.receives, "sends": n.sends} for n in ends]
+        for name, ends in reach.items()
+        if ends and len({hosts[n.endpoint] for n in ends}) > 1
+    }
+
+
 def _print(summary: dict[str, Any]) -> None:
     from topocal.console import console, safe
     from topocal.topo.units import format_seconds
@@ -161,4 +180,8 @@ def _print(summary: dict[str, Any]) -> None:
         out.print(f"set aside {count}: {safe(reason)}")
     for remark in summary["remarks"]:
         out.print(f"note: {safe(remark)}")
+    for name, ends in summary["relays"].items():
+        kinds = Counter((end["receives"], end["sends"]) for end in ends)
+        words = (f"{n} receive {r} and send {s}" for (r, s), n in kinds.most_common())
+        out.print(f"relay {safe(name)}: of its processes {', '.join(words)}")
     out.print(f"{safe(summary['output'])} has them all")

@@ -1,0 +1,511 @@
+"""What measuring is made of, part by part: who does what, what is checked, what fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topocal.measure import host_facts, payload
+from topocal.measure.checks import doubts, drifted, is_spread
+from topocal.measure.conditions import conditions
+from topocal.measure.design import design
+from topocal.measure.devices import Accelerator, Host, device_kind, own_index
+from topocal.measure.memory import refuse_too_much
+from topocal.measure.orders import (
+    Exchange,
+    Order,
+    Receive,
+    Report,
+    Send,
+    Start,
+    Surveyed,
+    decode,
+    encode,
+)
+from topocal.measure.patterns import bundle, fan_in, fan_out, peer, relay
+from topocal.measure.places import Place
+from topocal.measure.plan import Plan
+from topocal.measure.provenance import check_provenance
+from topocal.measure.reach import hosts_of, relay_reach
+from topocal.measure.samples import Sample
+from topocal.measure.schedule import absent_patterns, batches, buffers, exchanges
+from topocal.measure.waits import Late
+from topocal.topo.errors import InputError
+from topocal.topo.fabric import fat_tree
+from topocal.topo.machines import build_machine, dgx_a100
+
+# Payload.
+
+INDEX = np.arange(8, dtype=np.int32)
+
+
+@given(rank=st.integers(0, 2000), slot=st.integers(0, 2000), length=st.integers(1, 40))
+@settings(deadline=None, max_examples=100)
+def test_what_was_written_is_right_and_nothing_else(rank: int, slot: int, length: int) -> None:
+    buffer = np.zeros(length, dtype=np.int32)
+    seed = payload.seed_of(rank, slot)
+    payload.write(buffer, INDEX, seed)
+    assert payload.first_wrong_word(buffer, INDEX, seed) is None
+    # Word by word: i·A + seed·B modulo 2^32.
+    for i, word in enumerate(buffer.tolist()):
+        assert (word - i * 0x9E3779B1 - seed * 0x85EBCA6B) % 2**32 == 0
+    assert payload.first_wrong_word(buffer, INDEX, seed + 1) == 0
+    assert payload.first_wrong_word(buffer, INDEX, payload.seed_of(rank + 1, slot)) == 0
+
+
+@given(place=st.integers(0, 29), bit=st.integers(0, 31))
+@settings(deadline=None, max_examples=60)
+def test_one_bit_is_noticed(place: int, bit: int) -> None:
+    buffer = np.zeros(30, dtype=np.int32)
+    payload.write(buffer, INDEX, 5)
+    buffer.view(np.uint32)[place] ^= np.uint32(1 << bit)
+    assert payload.first_wrong_word(buffer, INDEX, 5) == place
+
+
+def test_words_that_changed_places_are_noticed() -> None:
+    buffer = np.zeros(30, dtype=np.int32)
+    payload.write(buffer, INDEX, 5)
+    assert len(set(buffer.tolist())) == 30
+    moved = np.roll(buffer, 8)  # By a whole chunk of the index.
+    assert payload.first_wrong_word(moved, INDEX, 5) == 0
+    poison = np.full(30, payload.POISON, dtype=np.uint8).repeat(4).view(np.int32)
+    assert payload.first_wrong_word(poison, INDEX, 5) == 0
+
+
+# Orders.
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        Start(at=1.5),
+        Exchange(
+            sends=[Send(0, 1, 0, 4096)],
+            receives=[Receive(1, 2, 0, 3, 17)],
+            issue="group",
+            iterations=3,
+            verify=True,
+            limit_s=2.0,
+        ),
+    ],
+)
+def test_orders_travel(order: Any) -> None:
+    assert decode(encode(order), Order) == order
+
+
+def test_an_answer_is_no_order() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode(encode(Report(failed="x")), Order)
+
+
+# Who does what.
+
+RANK_OF = {"gpu0": 0, "gpu1": 1, "gpu2": 2, "gpu3": 3}
+
+
+def of(patterns: list[Any], iterations: list[int] | None = None) -> dict[int, Exchange]:
+    return exchanges(
+        patterns,
+        RANK_OF,
+        issue="group",
+        iterations=iterations or [1] * len(patterns),
+        verify=True,
+        limit_s=1.0,
+    )
+
+
+def test_a_fan_in_and_what_each_does_of_it() -> None:
+    #   gpu3 <- gpu1, gpu2: two flows, 0 and 1; each sender uses its first buffer.
+    found = of([fan_in("gpu3", ["gpu1", "gpu2"], 100.0)])
+    assert set(found) == {1, 2, 3}
+    assert found[1].sends == [Send(0, 3, 0, 100)]
+    assert found[2].sends == [Send(1, 3, 0, 100)]
+    assert found[3].receives == [Receive(0, 1, 0, 0, 100), Receive(1, 2, 1, 0, 100)]
+    assert found[1].receives == found[2].receives == found[3].sends == []
+
+
+def test_a_fan_out_sends_from_different_buffers() -> None:
+    #   gpu0 -> gpu1, gpu2: the receiver of the second expects the second buffer.
+    found = of([fan_out("gpu0", ["gpu1", "gpu2"], 100.0)])
+    assert found[0].sends == [Send(0, 1, 0, 100), Send(1, 2, 1, 100)]
+    assert found[1].receives == [Receive(0, 0, 0, 0, 100)]
+    assert found[2].receives == [Receive(1, 0, 0, 1, 100)]
+
+
+def test_patterns_at_the_same_time_number_their_flows_through() -> None:
+    found = of([peer("gpu0", "gpu1", 8.0), peer("gpu2", "gpu3", 16.0)], [5, 2])
+    assert found[0].sends == [Send(0, 1, 0, 8)]
+    assert found[3].receives == [Receive(1, 2, 0, 0, 16)]
+    assert [found[r].iterations for r in range(4)] == [5, 5, 2, 2]
+
+
+def test_no_rank_does_two_things_at_once() -> None:
+    with pytest.raises(InputError, match="two patterns at once at rank 1"):
+        of([peer("gpu0", "gpu1", 8.0), peer("gpu1", "gpu2", 8.0)])
+
+
+# Batches of a plan.
+
+
+def plan(**more: Any) -> Plan:
+    return design(
+        build_machine("b70"),
+        endpoints=["gpu0", "gpu1", "gpu4"],
+        sizes_bytes=more.pop("sizes_bytes", [64.0, 1024.0]),
+        **more,
+    )
+
+
+def test_every_scenario_runs_once() -> None:
+    whole = plan()
+    due = list(batches(whole, ["group"], whole.endpoints))
+    ran = [(p.name, b.size_bytes) for b in due for p in b.patterns]
+    assert sorted(ran) == sorted((p.name, s) for p in whole.patterns for s in (64.0, 1024.0))
+    assert [b.round for b in due] == sorted(b.round for b in due)
+    for b in due:
+        assert {p.name for p in b.patterns} <= {
+            whole.patterns[k].name for k in whole.rounds[b.round]
+        }
+
+
+def test_what_is_measured_is_not_due() -> None:
+    whole = plan()
+    first = next(batches(whole, ["group"], whole.endpoints))
+    done = {(tuple(p.pairs), first.size_bytes, "group") for p in first.patterns}
+    due = list(batches(whole, ["group"], whole.endpoints, done))
+    assert first not in due
+    assert len(due) == len(list(batches(whole, ["group"], whole.endpoints))) - 1
+
+
+def test_both_ways_to_issue_but_for_single_messages() -> None:
+    whole = plan(sizes_bytes=[64.0])
+    due = list(batches(whole, ["group", "one-by-one"], whole.endpoints))
+    ran = {(p.name, b.issue) for b in due for p in b.patterns}
+    for planned in whole.patterns:
+        assert (planned.name, "group") in ran
+        assert ((planned.name, "one-by-one") in ran) == (len(planned.flows) > 1)
+
+
+def test_patterns_of_who_is_absent_are_left_out() -> None:
+    whole = plan()
+    present = ["gpu0", "gpu4"]
+    absent = absent_patterns(whole, present)
+    ran = {p.name for b in batches(whole, ["group"], present) for p in b.patterns}
+    assert ran == {p.name for p in whole.patterns} - set(absent)
+    assert all("gpu1" in name for name in absent)
+    assert not any("gpu1" in name for name in ran)
+
+
+def test_patterns_that_share_an_endpoint_never_run_together() -> None:
+    whole = plan(sizes_bytes=[64.0])
+    crowded = replace(whole, rounds=(tuple(range(len(whole.patterns))),))
+    for batch in batches(crowded, ["group"], whole.endpoints):
+        ends = [end for p in batch.patterns for end in {e for pair in p.pairs for e in pair}]
+        assert len(ends) == len(set(ends))
+
+
+def test_a_size_that_is_no_number_of_bytes() -> None:
+    with pytest.raises(InputError, match=r"a message of 100\.5 bytes cannot be sent"):
+        list(batches(plan(sizes_bytes=[100.5]), ["group"], ["gpu0"]))
+
+
+def test_as_many_buffers_as_the_widest_pattern_needs() -> None:
+    whole = plan()
+    found = buffers(whole, whole.endpoints)
+    for name, (sends, receives) in found.items():
+        assert sends == max(sum(s == name for s, _ in p.flows) for p in whole.patterns)
+        assert receives == max(sum(d == name for _, d in p.flows) for p in whole.patterns)
+    assert sum(sum(n) for n in found.values()) > 0
+
+
+# Memory.
+
+
+def surveyed(memory: str, free: int, held: int = 0, **more: Any) -> Surveyed:
+    return Surveyed(
+        host=more.pop("host", memory),
+        memory=memory,
+        free_bytes=free,
+        held_bytes=held,
+        device=more.pop("device", "card"),
+        facts=more,
+    )
+
+
+def test_ranks_of_one_host_share_its_memory() -> None:
+    surveys = {0: surveyed("a", 1000), 1: surveyed("a", 1000), 2: surveyed("b", 1000)}
+    names = ["gpu0", "gpu1", "gpu2"]
+    refuse_too_much({0: 400, 1: 400, 2: 800}, surveys, names)
+    with pytest.raises(
+        InputError,
+        match=r"rank 0 \(gpu0\) and 1 more on its host need 801 B of buffers, and 1000 B are",
+    ):
+        refuse_too_much({0: 400, 1: 401, 2: 0}, surveys, names)
+    with pytest.raises(InputError, match=r"rank 2 \(gpu2\) need"):
+        refuse_too_much({0: 0, 1: 0, 2: 801}, surveys, names)
+
+
+def test_buffers_that_are_there_already_count_as_free() -> None:
+    refuse_too_much({0: 800}, {0: surveyed("a", 200, held=800)}, ["gpu0"])
+
+
+@dataclass
+class Tree:
+    """A root folder with files of a host."""
+
+    root: Path
+
+    def put(self, path: str, text: str) -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Tree:
+    tree = Tree(tmp_path)
+    tree.put("proc/meminfo", "MemTotal: 64 kB\nMemFree: 1 kB\nMemAvailable:   32 kB\n")
+    tree.put("proc/self/cgroup", "0::/job/step\n")
+    tree.put("proc/cpuinfo", "processor : 0\nmodel name\t: Make 7 CPU\n\nmodel name: other\n")
+    return tree
+
+
+def test_free_memory_within_the_control_group(host: Tree) -> None:
+    assert host_facts.free_host_bytes(host.root) == 32 * 1024
+    host.put("sys/fs/cgroup/job/step/memory.max", "max\n")
+    host.put("sys/fs/cgroup/job/step/memory.current", "1000\n")
+    assert host_facts.free_host_bytes(host.root) == 32 * 1024
+    host.put("sys/fs/cgroup/job/step/memory.max", "5000\n")
+    assert host_facts.free_host_bytes(host.root) == 4000
+    host.put("sys/fs/cgroup/memory.max", "3000\n")
+    host.put("sys/fs/cgroup/memory.current", "9000\n")
+    assert host_facts.free_host_bytes(host.root) == 0
+
+
+def test_facts_of_a_host(host: Tree) -> None:
+    assert host_facts.cpu_model(host.root) == "Make 7 CPU"
+    assert host_facts.driver_version("cuda", host.root) == ""
+    host.put("sys/module/nvidia/version", "550.90\n")
+    assert host_facts.driver_version("cuda", host.root) == "nvidia 550.90"
+    assert host_facts.driver_version("xpu", host.root) == ""
+    assert host_facts.bus_link("0000:17:00.0", host.root) is None
+    host.put("sys/bus/pci/devices/0000:17:00.0/current_link_speed", "16.0 GT/s PCIe\n")
+    host.put("sys/bus/pci/devices/0000:17:00.0/current_link_width", "16\n")
+    assert host_facts.bus_link("0000:17:00.0", host.root) == "16.0 GT/s PCIe x16"
+
+
+def test_an_empty_host_says_nothing(tmp_path: Path) -> None:
+    assert host_facts.cpu_model(tmp_path) == ""
+    assert host_facts.free_host_bytes(tmp_path) > 2**60
+    assert host_facts.host_id(tmp_path) == host_facts.host_id(tmp_path)
+
+
+# Checks.
+
+
+def timed(*seconds: float, starts: tuple[float, ...] | None = None) -> list[Sample]:
+    return [
+        Sample(pattern=peer("gpu0", "gpu1", 8.0), seconds=s, endpoint_start_s=starts)
+        for s in seconds
+    ]
+
+
+#   Repeats.                          Which of them are doubtful.
+DOUBTFUL = [
+    ((1.0, 1.01, 0.99, 1.0, 3.0), [4]),
+    ((1.0, 1.01, 0.99, 1.0, 0.3), [4]),
+    ((1.0, 1.01, 0.99, 1.0, 1.08), []),  # Eight per cent are the weather.
+    ((1.0, 1.3, 0.8, 1.2, 0.9), []),  # All scatter like that.
+    ((1.0, 5.0), []),  # Which of two is wrong?
+    ((1.0,), []),
+    ((), []),
+]
+
+
+@pytest.mark.parametrize(("seconds", "which"), DOUBTFUL)
+def test_what_stands_apart_is_doubtful(seconds: tuple[float, ...], which: list[int]) -> None:
+    assert list(doubts(timed(*seconds))) == which
+
+
+def test_starts_that_lie_apart_are_doubtful() -> None:
+    assert doubts(timed(1.0, starts=(0.0, 0.09))) == {}
+    assert doubts(timed(1.0, starts=(0.0, 0.2))) == {
+        0: "its ranks started apart by 20% of its time"
+    }
+
+
+def test_many_doubtful_ones_are_how_it_is() -> None:
+    assert not is_spread(1, 5)
+    assert not is_spread(2, 6)
+    assert is_spread(2, 5)
+
+
+#   Before, now, how much longer.
+DRIFTS = [
+    ((1.0, 1.0, 1.0), (1.2, 1.2, 1.2), 1.2),
+    ((1.0, 1.0, 1.0), (0.5, 0.5, 0.5), 0.5),
+    ((1.0, 1.0, 1.0), (1.05, 1.05, 1.05), None),  # Too little.
+    ((1.0, 1.0, 1.5), (1.2, 1.4, 1.4), None),  # It has been there before.
+]
+
+
+@pytest.mark.parametrize(("before", "now", "ratio"), DRIFTS)
+def test_drift(before: tuple[float, ...], now: tuple[float, ...], ratio: float | None) -> None:
+    assert drifted(before, now) == ratio
+
+
+# Devices, by a torch that only pretends.
+
+
+class Event:
+    """Done at the second look."""
+
+    looks = 0
+
+    def record(self) -> None:
+        self.looks = 0
+
+    def query(self) -> bool:
+        self.looks += 1
+        return self.looks > 1
+
+
+class NeverDone(Event):
+    def query(self) -> bool:
+        return False
+
+
+def pretended(event: type[Event] = Event, count: int = 4, **properties: Any) -> Any:
+    cuda = SimpleNamespace(
+        is_available=lambda: count > 0,
+        device_count=lambda: count,
+        current_device=lambda: 2,
+        get_device_properties=lambda _: SimpleNamespace(name="Card X", **properties),
+        mem_get_info=lambda _: (1000, 4000),
+        Event=event,
+        nccl=SimpleNamespace(version=lambda: (2, 21, 5)),
+    )
+    return SimpleNamespace(
+        __version__="9",
+        cuda=cuda,
+        device=lambda *a: a,
+        version=SimpleNamespace(cuda="12.4", hip=None),
+    )
+
+
+def test_an_accelerator_says_what_it_is() -> None:
+    torch = pretended(pci_domain_id=0, pci_bus_id=0x17, pci_device_id=0)
+    device = Accelerator(torch, "cuda")
+    assert (device.name, device.bus, device.place) == ("Card X", "0000:17:00.0", ("cuda", 2))
+    assert device.free_bytes() == 1000
+    assert device.libraries() == {"nccl": "2.21.5", "cuda": "12.4"}
+    assert Accelerator(pretended(), "cuda").bus == ""
+
+
+def test_a_wait_for_a_device_ends() -> None:
+    Accelerator(pretended(), "cuda").settle(float("inf"))
+    with pytest.raises(Late, match="the device did not finish in time"):
+        Accelerator(pretended(NeverDone), "cuda").settle(0.0)
+    Host(pretended()).settle(0.0)
+
+
+@pytest.mark.parametrize(
+    ("count", "local_rank", "visible", "found"),
+    [(4, 3, "", 3), (1, 0, "", 0), (1, 3, "GPU-abc", 0)],
+)
+def test_each_rank_has_a_device_of_its_own(
+    count: int, local_rank: int, visible: str, found: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    place = Place(rank=9, size=16, local_rank=local_rank, local_size=1, meeting="env://")
+    assert own_index(pretended(count=count), "cuda", place) == found
+
+
+def test_more_ranks_than_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    place = Place(rank=9, size=16, local_rank=2, local_size=4, meeting="env://")
+    with pytest.raises(InputError, match="rank 9 is number 2 on its host, which has 1 cuda"):
+        own_index(pretended(count=1), "cuda", place)
+    with pytest.raises(InputError, match="sees no cuda device here"):
+        own_index(pretended(count=0), "cuda", place)
+
+
+def test_where_a_backend_keeps_its_buffers() -> None:
+    kinds = {name: device_kind(name) for name in ("gloo", "nccl", "xccl", "mpi")}
+    assert kinds == {"gloo": "cpu", "nccl": "cuda", "xccl": "xpu", "mpi": "cpu"}
+
+
+# Conditions.
+
+
+def test_conditions_of_two_hosts() -> None:
+    facts: dict[str, Any] = {"cpu": "CPU 7", "libraries": {"torch": "2.13", "nccl": "2.21"}}
+    surveys = {
+        0: surveyed("a/0", 1, host="a", **facts),
+        1: surveyed("b/0", 1, host="b", **facts, driver="nvidia 550"),
+    }
+    found = conditions(
+        surveys,
+        names=["gpu0", "gpu1"],
+        backend="nccl",
+        issues=["group"],
+        verified=True,
+        shortest_s=0.005,
+    )
+    check_provenance(found)
+    assert found["hosts"] == 2
+    assert found["placement"] == {"gpu0": "0", "gpu1": "1"}
+    assert found["ranks"] == ["gpu0", "gpu1"]
+    assert found["devices"] == ["card", "card"]
+    assert found["libraries"] == {"nccl": "2.21", "torch": "2.13"}
+    assert (found["issue"], found["driver"], found["cpu"]) == ("group", "nvidia 550", "CPU 7")
+    # The make of the hosts, whatever they are called and in whatever order.
+    swapped = conditions(
+        {0: surveys[1], 1: surveys[0]},
+        names=["gpu0", "gpu1"],
+        backend="nccl",
+        issues=["group", "one-by-one"],
+        verified=True,
+        shortest_s=0.005,
+    )
+    assert swapped["machine"] == found["machine"]
+    assert "issue" not in swapped
+
+
+# Which messages leave their host.
+
+
+def test_a_relay_over_two_hosts_by_direction() -> None:
+    #   0 -> 1 -> 2 -> 3 -> 0 with 0, 1 on one host and 2, 3 on the other:
+    #   0 hears from 3 (inter) and tells 1 (intra), 1 hears from 0 and tells 2, and so on.
+    ring = relay(["gpu0", "gpu1", "gpu2", "gpu3"])
+    found = relay_reach(ring, {"gpu0": "0", "gpu1": "0", "gpu2": "1", "gpu3": "1"})
+    assert [(n.endpoint, n.receives, n.sends) for n in found] == [
+        ("gpu0", "inter_node", "intra_node"),
+        ("gpu1", "intra_node", "inter_node"),
+        ("gpu2", "inter_node", "intra_node"),
+        ("gpu3", "intra_node", "inter_node"),
+    ]
+
+
+def test_other_patterns_have_no_such_label() -> None:
+    hosts = {"gpu0": "0", "gpu1": "1", "gpu2": "0"}
+    assert relay_reach(fan_in("gpu0", ["gpu1", "gpu2"]), hosts) == ()
+    assert relay_reach(bundle([("gpu0", "gpu1"), ("gpu2", "gpu1")]), hosts) == ()
+    assert relay_reach(relay(["gpu0", "gpu1", "gpu9"]), hosts) == ()
+
+
+def test_hosts_by_the_topology() -> None:
+    machine = fat_tree([dgx_a100()] * 2, nodes_per_leaf=2, spines=1)
+    hosts = hosts_of(machine)
+    assert hosts["node0/gpu0"] == "node0"
+    assert hosts["node1/gpu7"] == "node1"
+    assert hosts_of(build_machine("b70")) == {}
