@@ -20,6 +20,7 @@ from scipy.sparse.linalg import splu
 from scipy.special import ndtri
 
 from topocal.solve.estimate import Cost, Estimate, largest_sigma, soft_slopes
+from topocal.solve.intervals_kernel import count_rivals, list_rivals
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
 from topocal.solve.status import CLEAR_SIGMAS, CONFIDENCE, Status
@@ -116,7 +117,8 @@ def _standard_errors(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Of each fitted x, shape (R,), and of both log kappa, from the curvature of the cost;
     infinite where nothing bends it."""
-    cost = Cost(rows, active & np.isfinite(upper_bounds(rows)), np.full(len(active), np.nan))
+    fitted = active & np.isfinite(upper_bounds(rows))
+    cost = Cost(rows.only(fitted), fitted, np.full(len(active), np.nan))
     n = len(cost.columns)
     slopes, predicted = soft_slopes(cost, np.where(active, result.x, -np.inf), result.log_kappa, 0)
     carried = np.isfinite(predicted)
@@ -146,20 +148,23 @@ def _evidence(
     shared = rows.shared
     busy, shares = shared.busy(rows.solo(x), result.log_kappa)
     engines_of: dict[int, list[int]] = {}
-    for k, row in enumerate(shared.row):
-        engines_of.setdefault(int(row), []).append(k)
+    for k, row in enumerate(shared.row.tolist()):
+        engines_of.setdefault(row, []).append(k)
     binding = first_busiest(rows.pair_weight, x)
     top = first_busiest(rows.log_load, x)
     highest = rows.highest(x)
     alone = rows.series == np.arange(len(bound))
-    clear: dict[int, list[int]] = {}
-    rivals: dict[int, set[int]] = {}
 
     # What the fit does not explain pins nothing, and nothing that it hangs on is sure.
     missed = np.abs(result.log_predicted - rows.log_seconds) > np.maximum(
         UNEXPLAINED, CLEAR_SIGMAS * rows.sigma
     )
-    doubtful: set[int] = set()
+    slowest_of = np.where(alone, bound, -np.inf)
+    plain = top >= 0
+    plain[shared.row] = False
+    clear, rivals, doubtful = _by_capacities(
+        rows, np.flatnonzero(plain), top, highest, slowest_of, missed
+    )
 
     def note(resource: int, row: int, others: set[int]) -> None:
         if missed[row]:
@@ -174,17 +179,15 @@ def _evidence(
         span = slice(rows.pair_weight.indptr[pair], rows.pair_weight.indptr[pair + 1])
         columns, weight = rows.pair_weight.indices[span], rows.pair_weight.data[span]
         pace = float(weight[binding[pair] - span.start] + x[columns[binding[pair] - span.start]])
-        slowest = np.where(alone[columns], weight + bound[columns], -np.inf)
-        return set(columns[slowest > pace - margin].tolist())
+        return set(columns[weight + slowest_of[columns] > pace - margin].tolist())
 
-    for s in range(len(rows.log_seconds)):
+    for s, engines in engines_of.items():
         span = slice(rows.log_load.indptr[s], rows.log_load.indptr[s + 1])
         columns = rows.log_load.indices[span]
-        slowest = np.where(alone[columns], rows.log_load.data[span] + bound[columns], -np.inf)
+        slowest = rows.log_load.data[span] + slowest_of[columns]
         margin = CLEAR_SIGMAS * float(rows.sigma[s])
-        engines = engines_of.get(s, [])
-        longest = max(engines, key=lambda k: busy[k]) if engines else -1
-        if engines and busy[longest] > highest[s]:
+        longest = max(engines, key=lambda k: busy[k])
+        if busy[longest] > highest[s]:
             close = set(columns[slowest > busy[longest] - margin].tolist())
             note(int(shared.resource[longest]), s, close)
             # The engine's time is mostly that of one flow: then it tells what that one passes.
@@ -198,5 +201,47 @@ def _evidence(
             others = set(columns[slowest > highest[s] - margin].tolist()) - {r}
             others |= {int(shared.resource[k]) for k in engines if busy[k] > highest[s] - margin}
             note(r, s, others)
-    clear = {r: by for r, by in clear.items() if r not in doubtful}
+    clear = {r: sorted(by) for r, by in clear.items() if r not in doubtful}
     return clear, {r: others for r, others in rivals.items() if r not in clear}
+
+
+def _by_capacities(
+    rows: Rows,
+    asked: NDArray[np.int64],
+    top: NDArray[np.int64],
+    highest: NDArray[np.float64],
+    slowest: NDArray[np.float64],
+    missed: NDArray[np.bool_],
+) -> tuple[dict[int, list[int]], dict[int, set[int]], set[int]]:
+    """The same of observations without time-shared rows; and what binds those that are missed.
+
+    Parameters
+    ----------
+    asked
+        The observations.
+    top, highest
+        Shape (S,): where in ``rows.log_load`` each one's busiest entry stands, and its time.
+    slowest
+        Shape (R,): as slow as each resource may be.
+    missed
+        Shape (S,): whether the fit does not explain it.
+    """
+    load = rows.log_load
+    binds = load.indices[top[asked]].astype(np.int64)
+    doubtful = set(np.unique(binds[missed[asked]]).tolist())
+    kept = ~missed[asked]
+    asked, binds = asked[kept], binds[kept]
+    least = highest - CLEAR_SIGMAS * rows.sigma
+    entries = (load.indptr, load.indices, load.data, slowest, asked, top, least)
+    counts = np.empty(len(asked), dtype=np.int64)
+    count_rivals(*entries, counts)
+    others = np.empty(counts.sum(), dtype=np.int32)
+    list_rivals(*entries, others)
+    rivals: dict[int, set[int]] = {}
+    pairs = np.unique(np.repeat(binds, counts) * load.shape[1] + others)
+    for r, other in zip(*(one.tolist() for one in divmod(pairs, load.shape[1])), strict=True):
+        rivals.setdefault(r, set()).add(other)
+    clear: dict[int, list[int]] = {}
+    for r, row in zip(binds[counts == 0].tolist(), asked[counts == 0].tolist(), strict=True):
+        clear.setdefault(r, []).append(row)
+    return clear, rivals, doubtful

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from topocal.solve.rows_kernel import chosen, engine_times, first_largest, largest
+from topocal.solve.rows_kernel import chosen, engine_times, first_largest, largest, top_two
 from topocal.solve.system_kernel import (
     CAPACITY,
     FATPIPE,
@@ -34,7 +34,15 @@ from topocal.topo.incidence import loads
 from topocal.topo.resource import Sharing
 from topocal.topo.topology import Topology
 
-__all__ = ["Observation", "Rows", "SharedRows", "build_rows", "first_busiest", "row_max"]
+__all__ = [
+    "Observation",
+    "Rows",
+    "SharedRows",
+    "build_rows",
+    "first_busiest",
+    "row_max",
+    "two_largest",
+]
 
 TIE: Final = 1e-9
 """Relative difference below which two busy times are the same."""
@@ -220,6 +228,20 @@ class Rows:
 def row_max(entries: csr_array, x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Largest ``entries + x`` over the stored entries of each row; -inf for an empty row."""
     return largest(*_plain(entries), x)
+
+
+def two_largest(
+    entries: csr_array, x: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32]]:
+    """Of each row the largest ``entries + x``, the next largest, and the column of the former.
+
+    -inf, and -1, where there is none.
+    """
+    rows = entries.shape[0]
+    first, second = np.empty(rows), np.empty(rows)
+    column = np.empty(rows, dtype=np.int32)
+    top_two(*_plain(entries), x, first, second, column)
+    return first, second, column
 
 
 def first_busiest(entries: csr_array, x: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -7,7 +7,15 @@ from numpy.typing import NDArray
 
 from topocal.topo.jit import compiled
 
-__all__ = ["chosen", "engine_times", "first_largest", "largest", "largest_of_column", "least_slack"]
+__all__ = [
+    "chosen",
+    "engine_times",
+    "first_largest",
+    "largest",
+    "largest_of_column",
+    "least_slack",
+    "top_two",
+]
 
 _B = NDArray[np.bool_]
 _F = NDArray[np.float64]
@@ -43,6 +51,22 @@ def first_largest(indptr: _I32, column: _I32, value: _F, x: _F, tie: float) -> _
                 found[row] = k
                 break
     return found
+
+
+@compiled
+def top_two(
+    indptr: _I32, column: _I32, value: _F, x: _F, first: _F, second: _F, holder: _I32
+) -> None:
+    """The largest ``value + x`` of each row, the next largest, and the column of the former."""
+    for row in range(len(indptr) - 1):
+        top, next_top, at = -np.inf, -np.inf, -1
+        for k in range(indptr[row], indptr[row + 1]):
+            one = value[k] + x[column[k]]
+            if one > top:
+                top, next_top, at = one, top, column[k]
+            elif one > next_top:
+                next_top = one
+        first[row], second[row], holder[row] = top, next_top, at
 
 
 @compiled

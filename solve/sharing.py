@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from topocal.solve.candidates import RECEIVER, SENDER, Candidates
 from topocal.solve.estimate import LEAST_KAPPA, Estimate, estimate, huber
-from topocal.solve.judge import SAME_SIGMAS, Judge
+from topocal.solve.judge import SAME_SIGMAS, prefer_time
 from topocal.solve.polish import MOST_OBSERVATIONS, polish
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Observation, Rows, build_rows
@@ -391,12 +391,16 @@ class _Problem:
         whether that decides."""
         spread = self._spread(self.rows, fit.estimate)
         telling = set(self.rows.shared.resource[spread > SPREAD].tolist())
-        judge = Judge(self.rows, fit.estimate, fit.active, fit.engines, self.prior)
-        for key, name in self.candidates.engines.items():
-            engine = self._column[name]
+        asked = [
+            (self._column[name], self.port_of(key), key[1])
+            for key, name in self.candidates.engines.items()
+        ]
+        found = prefer_time(self.rows, fit.estimate, fit.active, fit.engines, self.prior, asked)
+        for key, (engine, _, _), prefers_time in zip(
+            self.candidates.engines, asked, found.tolist(), strict=True
+        ):
             # Flows that are alike tell too, where other patterns say what the port passes.
             worth = WORTH_A_MENTION if engine in telling else VERY_STRONG
-            prefers_time = judge.prefers_time(engine, self.port_of(key), key[1])
             yield key, engine, prefers_time, abs(prefers_time) > worth
 
     def port_of(self, key: tuple[str, int]) -> int:
