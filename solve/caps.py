@@ -44,7 +44,7 @@ from topocal.topo.resource import PathClass, Sharing
 if TYPE_CHECKING:
     from topocal.solve.model import FittedResource, Model
 
-__all__ = ["Cap", "Caps", "caps_of", "costs_of"]
+__all__ = ["Cap", "Caps", "as_caps", "caps_of", "costs_of"]
 
 _TWO_SIDED: Final = 1.96
 """Deviations of a 95 % interval."""
@@ -140,6 +140,11 @@ class Caps:
     def pair_costs(self) -> PairCosts:
         """Seconds that a byte of each pair takes of each resource, less any :attr:`fading`."""
         return costs_of(self, [cap.cap_Bps for cap in self.resources])
+
+
+def as_caps(machine: Caps | Model) -> Caps:
+    """Caps as they are, or those of a model."""
+    return machine if isinstance(machine, Caps) else machine.caps()
 
 
 def costs_of(
@@ -310,8 +315,8 @@ def _in_series(model: Model, names: tuple[str, ...], matrix: csr_array) -> NDArr
         return np.zeros(0, dtype=np.int64)
     other = [number[model.resources[names[k]].confounded_with[0]] for k in own]
     columns = matrix.tocsc()
-    same = abs(columns[:, own] - columns[:, other]).sum(axis=0) == 0
-    return np.array(own, dtype=np.int64)[np.asarray(same).ravel()]
+    same = np.asarray(abs(columns[:, own] - columns[:, other]).sum(axis=0) == 0).ravel()
+    return np.array([k for k, alike in zip(own, same.tolist(), strict=True) if alike], np.int64)
 
 
 def _cap(fitted: FittedResource, loads: tuple[Block, ...]) -> Cap:

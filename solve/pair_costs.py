@@ -19,10 +19,10 @@ so already.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +70,8 @@ class PairCosts:
     @classmethod
     def of(cls, source: Caps | Model) -> PairCosts:
         """The costs of a caps file, or of a fitted model (those of its caps)."""
-        make = getattr(source, "caps", None)
-        caps: Caps = source if make is None else make()
+        make: Callable[[], Caps] | None = getattr(source, "caps", None)
+        caps = cast("Caps", source) if make is None else make()
         return caps.pair_costs
 
     @classmethod

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.solve.caps import Cap, Caps, costs_of
+from topocal.solve.caps import Cap, Caps, as_caps, costs_of
 from topocal.solve.conditions import Conditions
 from topocal.solve.fading import Crowd
 from topocal.solve.pair_costs import PairCosts
@@ -168,8 +168,7 @@ def price(
         When a process is unknown, a size is none, no byte can take a pair's route, or the
         calibration was under other conditions.
     """
-    make = getattr(caps, "caps", None)
-    known: Caps = caps if make is None else make()
+    known = as_caps(caps)
     n = len(known.endpoints)
     notes = () if under is None else known.calibration.require_same(under, allow_stale=allow_stale)
     flows = transfers if isinstance(transfers, Flows) else flows_between(known.endpoints, transfers)

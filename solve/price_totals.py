@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.solve.caps import Cap, Caps, costs_of
+from topocal.solve.caps import Cap, Caps, as_caps, costs_of
 from topocal.solve.conditions import Conditions
 from topocal.solve.price import TWO_SIDED, UNPROVEN, Load
 from topocal.topo.errors import FlowError
@@ -100,8 +100,7 @@ def price_bounds(
         When the totals are of another number of processes, something cannot be carried, or
         the calibration was under other conditions.
     """
-    make = getattr(caps, "caps", None)
-    known: Caps = caps if make is None else make()
+    known = as_caps(caps)
     n = len(known.endpoints)
     for side in (totals.sent, totals.received):
         if side is not None and len(side) != n:

@@ -128,7 +128,7 @@ def _from_flow_file(text: str, endpoints: Sequence[str], file: str) -> list[Flow
         gathered = Gathered(endpoints, None)
         for flow in pattern.flows:
             ends = (aliases.get(e, e) for e in (flow.source, flow.destination))
-            gathered.add("flows", *(endpoints.index(e) for e in ends), flow.size_bytes)
+            gathered.add("flows", map(endpoints.index, ends), flow.size_bytes)
         (one,) = gathered.flows()
         found.append(
             Flows(moved=one.moved, local_bytes=one.local_bytes, flows=one.flows, name=pattern.name)
@@ -254,7 +254,7 @@ def _walk(gathered: Gathered, value: Any, around: Mapping[str, Any], depth: int)
     source, target = _first(value, _SOURCE), _first(value, _TARGET)
     if source is not None and target is not None and not isinstance(source, dict):
         ends = [e[0] if isinstance(e, list) and e else e for e in (source, target)]
-        gathered.add("flows", *ends, _size(gathered, value, around))
+        gathered.add("flows", ends, _size(gathered, value, around))
         return
     if _add_row(gathered, value):
         return
@@ -323,7 +323,7 @@ def _add_pairs(gathered: Gathered, item: Any) -> bool:
         return False
     for name, size in item.items():
         source, _, destination = str(name).partition("->")
-        gathered.add("pairs", *(_number(e.strip()) for e in (source, destination)), bytes_of(size))
+        gathered.add("pairs", (_number(e.strip()) for e in (source, destination)), bytes_of(size))
     return True
 
 
@@ -336,7 +336,7 @@ def _add_matrix(gathered: Gathered, name: str, item: Any) -> bool:
         raise FlowError(f"its {one_line(name)} is not {n} × {n}", remedy="give a row per process")
     for a, row in enumerate(item):
         for b, size in enumerate(row):
-            gathered.add("matrix", a, b, bytes_of(size))
+            gathered.add("matrix", (a, b), bytes_of(size))
     return True
 
 

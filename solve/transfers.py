@@ -7,7 +7,7 @@ process is free.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -88,7 +88,7 @@ def flows_between(
     """
     gathered = Gathered(endpoints, None)
     for source, destination, size in flows:
-        gathered.add("flows", source, destination, bytes_of(size))
+        gathered.add("flows", (source, destination), bytes_of(size))
     (found,) = gathered.flows()
     return found
 
@@ -133,10 +133,10 @@ class Gathered:
             )
         return value
 
-    def add(self, kind: str, source: Any, destination: Any, size: float) -> None:
-        """Bytes of one transfer."""
-        n = len(self.endpoints)
-        pair = self.place(source) * n + self.place(destination)
+    def add(self, kind: str, ends: Iterable[Any], size: float) -> None:
+        """Bytes of one transfer, whose ends are its source and its destination."""
+        source, destination = map(self.place, ends)
+        pair = source * len(self.endpoints) + destination
         table = self.pairs.setdefault(kind, {})
         table[pair] = table.get(pair, 0.0) + size
         self.count += size > 0
