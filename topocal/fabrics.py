@@ -17,8 +17,17 @@ if TYPE_CHECKING:
     from topocal.measure.plan import Plan
     from topocal.measure.samples import Measurements
     from topocal.solve.adaptive import Step
+    from topocal.topo.flow import Pattern
 
-__all__ = ["SIZES_BYTES", "calibrate_on_fabric", "find_shape", "preferring", "with_faults"]
+__all__ = [
+    "SIZES_BYTES",
+    "calibrate_on_fabric",
+    "find_shape",
+    "on_fabric",
+    "plan_of",
+    "preferring",
+    "with_faults",
+]
 
 SIZES_BYTES: Final = (2.0**20, 3 * 2.0**20)
 """What a fabric is measured at unless told: at 50 MB/s they take 21 and 63 ms alone, long
@@ -154,6 +163,88 @@ def calibrate_on_fabric(
             wrap=_Preferred,
             provenance={"emulated": shape.blueprint.name},
         )
+
+
+def on_fabric(
+    shape: Shape,
+    work: Callable[[Machine], None],
+    *,
+    settings: Settings | None = None,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Let rank 0 of a group of real processes on an emulated fabric do some measuring.
+
+    Parameters
+    ----------
+    work
+        Called on rank 0, which is a process of its own: what it finds goes into files.
+    settings, advance, tell
+        As of :class:`topocal.measure.distributed.Session`.
+
+    Raises
+    ------
+    EmulationError
+        Where the system refuses namespaces.
+    TopocalError
+        What ``work`` and measuring raise.
+    """
+    from topocal.measure.coordinator import Settings
+    from topocal.measure.distributed import Session, subject_of, take_part
+    from topocal.measure.fabric.emulated import Fabric
+    from topocal.processes import run_ranks
+
+    session = Session(
+        names=shape.blueprint.endpoints,
+        subject=subject_of(shape.blueprint.truth),
+        settings=settings or Settings(),
+        provenance={"emulated": shape.blueprint.name},
+        advance=advance,
+        tell=tell,
+    )
+    with Fabric(shape.blueprint) as fabric:
+        run_ranks(
+            lambda place: take_part(
+                place, session, lambda machine: work(_Preferred(machine)), backend="gloo"
+            ),
+            session.names,
+            spawn=True,
+            enter=preferring(fabric),
+        )
+
+
+def plan_of(
+    shape: Shape,
+    patterns: Sequence[Pattern],
+    *,
+    sizes_bytes: Sequence[float] = SIZES_BYTES,
+    repeats: int = 3,
+) -> Plan:
+    """A plan that measures just these patterns, one after the other.
+
+    Raises
+    ------
+    InputError
+        When sizes make no sense.
+    """
+    from topocal.measure.plan import Plan, PlannedPattern, checked_sizes, fingerprint
+
+    sizes = checked_sizes(sizes_bytes)
+    return Plan(
+        machine=shape.topology.name,
+        topology_sha256=fingerprint(shape.topology),
+        endpoints=shape.blueprint.endpoints,
+        sizes_bytes=sizes,
+        repeats=repeats,
+        warm_ups=1,
+        clear_ratio=1.4,
+        patterns=tuple(
+            PlannedPattern(flows=tuple(p.pairs), reasons=(), seconds=0.0, memory_bytes=0.0)
+            for p in patterns
+        ),
+        rounds=tuple((k,) for k in range(len(patterns))),
+        resources=(),
+    )
 
 
 def preferring(fabric: Fabric) -> Callable[[int], None]:
