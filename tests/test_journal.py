@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +229,7 @@ def test_a_smaller_group_is_a_run_of_its_own(tmp_path: Path) -> None:
 
 
 #   What is done to a line in the middle.           What is said.
-DAMAGES = {
+DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
     "not JSON": (lambda t: t.replace("{", "(", 1), "j:3: damaged journal"),
     "wrong type": (lambda t: t.replace('"seconds":1.0', '"seconds":"x"'), "j:3: damaged journal"),
     "unknown field": (lambda t: t.replace('"batch"', '"batsch"'), "j:3: damaged journal"),

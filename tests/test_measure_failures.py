@@ -15,6 +15,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,7 @@ def assert_resumes(folder: Path, *more: str) -> Plan:
 def test_a_rank_that_is_gone_is_named(folder: Path, number: int, words: str) -> None:
     process = start(folder)
     ranks = wait_for_batches(process, folder)
+    assert listening(ranks) == {"0100007F"}  # 127.0.0.1, and nowhere else.
     os.kill(ranks[1], number)
     status, errors = end_of(process, ranks)
     assert status == 2
@@ -132,6 +134,22 @@ def test_a_rank_that_is_gone_is_named(folder: Path, number: int, words: str) -> 
     )
     if number == signal.SIGKILL:
         assert_resumes(folder)
+
+
+def listening(pids: list[int]) -> set[str]:
+    """Addresses that processes listen on, as proc_net_tcp(5) writes them."""
+    inodes = set()
+    for pid in pids:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                inodes.add(str(descriptor.readlink()).removeprefix("socket:[").rstrip("]"))
+    found = set()
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pids[0]}/net/{name}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in inodes:
+                found.add(words[1].partition(":")[0])
+    return found
 
 
 def test_ctrl_c_ends_all_of_them(folder: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_fan_in_and_what_each_does_of_it() -> None:
     assert found[1].sends == [Send(0, 3, 0, 100)]
     assert found[2].sends == [Send(1, 3, 0, 100)]
     assert found[3].receives == [Receive(0, 1, 0, 0, 100), Receive(1, 2, 1, 0, 100)]
-    assert found[1].receives == found[2].receives == found[3].sends == []
+    assert (found[1].receives, found[2].receives, found[3].sends) == ([], [], [])
 
 
 def test_a_fan_out_sends_from_different_buffers() -> None:
@@ -246,7 +246,7 @@ def test_ranks_of_one_host_share_its_memory() -> None:
     refuse_too_much({0: 400, 1: 400, 2: 800}, surveys, names)
     with pytest.raises(
         InputError,
-        match=r"rank 0 \(gpu0\) and 1 more on its host need 801 B of buffers, and 1000 B are",
+        match=r"rank 0 \(gpu0\) and 1 more on its host need 801 B of buffers, and 1 kB are",
     ):
         refuse_too_much({0: 400, 1: 401, 2: 0}, surveys, names)
     with pytest.raises(InputError, match=r"rank 2 \(gpu2\) need"):

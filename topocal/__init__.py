@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from topocal.measure.distributed import run_plan
     from topocal.measure.importers.tables import read_tables
     from topocal.measure.load import load
     from topocal.measure.patterns import (
@@ -89,6 +90,7 @@ __all__ = [
     "read_topology",
     "read_transfers",
     "relay",
+    "run_plan",
     "write_caps",
     "write_model",
     "write_topology",
@@ -134,6 +136,7 @@ _HOME = {
     "read_topology": "topo.io",
     "read_transfers": "solve.transfer_files",
     "relay": "measure.patterns",
+    "run_plan": "measure.distributed",
     "write_caps": "solve.caps_document",
     "write_model": "solve.model",
     "write_topology": "topo.io",

@@ -1,0 +1,336 @@
+"""``topocal measure`` and ``measure.run_plan``, with real messages between real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topocal.measure.calibration import read_calibration
+from topocal.measure.patterns import PatternKind, bundle, fan_in, peer, relay
+from topocal.measure.plan import Plan, PlannedPattern, fingerprint, write_plan
+from topocal.measure.provenance import check_provenance
+from topocal.measure.samples import Sample
+from topocal.topo.flow import Pattern
+from topocal.topo.io import write_topology
+from topocal.topo.machines import build_machine
+
+pytest.importorskip("torch", reason="measuring needs torch")
+
+PATIENCE_S = 120.0
+
+QUICK = ("--timeout", "20s", "--min-duration", "1ms", "--backend", "gloo")
+
+
+def plan_of(patterns: Sequence[Pattern], rounds: Sequence[Sequence[int]], **more: Any) -> Plan:
+    """A plan by hand, of the machine b70."""
+    sizes = more.pop("sizes_bytes", (1000.0, 2.0**16))
+    return Plan(
+        machine="b70",
+        topology_sha256=fingerprint(build_machine("b70")),
+        endpoints=more.pop("endpoints", ("gpu0", "gpu1", "gpu4")),
+        sizes_bytes=sizes,
+        repeats=more.pop("repeats", 3),
+        warm_ups=1,
+        clear_ratio=1.4,
+        patterns=tuple(
+            PlannedPattern(
+                flows=tuple(p.pairs), reasons=(), seconds=0.01, memory_bytes=2.0 * sizes[-1]
+            )
+            for p in patterns
+        ),
+        rounds=tuple(tuple(members) for members in rounds),
+        resources=(),
+    )
+
+
+SMALL = plan_of(
+    [
+        fan_in("gpu0", ["gpu1", "gpu4"]),
+        relay(["gpu0", "gpu1", "gpu4"]),
+        peer("gpu4", "gpu1"),
+    ],
+    [[0], [1], [2]],
+)
+
+
+def run(folder: Path, *arguments: str, status: int = 0, **environment: str) -> tuple[str, str]:
+    """What a command prints, on either stream."""
+    found = subprocess.run(
+        [sys.executable, "-m", "topocal", *arguments],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert found.returncode == status, (found.stdout, found.stderr)
+    return found.stdout, found.stderr
+
+
+def assert_is_whole(plan: Plan, samples: Sequence[Sample], issues: Sequence[str]) -> None:
+    """Every scenario has its repeats, and every sample its times."""
+    for planned in plan.patterns:
+        for size in plan.sizes_bytes:
+            for issue in issues if len(planned.flows) > 1 else issues[:1]:
+                ours = [
+                    s
+                    for s in samples
+                    if s.name == planned.name
+                    and s.pattern.flows[0].size_bytes == size
+                    and s.issue == issue
+                ]
+                assert len(ours) >= plan.repeats - 1  # A doubtful one may be set aside.
+                assert len({s.repeat for s in ours}) == len(ours)
+    for sample in samples:
+        assert sample.flow_finish_s is not None
+        assert sample.endpoint_start_s is not None
+        assert sample.endpoint_end_s is not None
+        assert min(sample.endpoint_start_s) == 0.0
+        assert max(sample.endpoint_end_s) == pytest.approx(sample.seconds)
+        assert 0 < max(sample.flow_finish_s) <= sample.seconds * (1 + 1e-9)
+        assert sample.round is not None
+
+
+def test_a_plan_in_processes_started_here(tmp_path: Path) -> None:
+    write_plan(SMALL, tmp_path / "plan.json")
+    write_topology(build_machine("b70"), tmp_path / "topology.json")
+    out, errors = run(
+        tmp_path,
+        *("measure", "plan.json", "-o", "cal.json", "--spawn", "3", "-t", "topology.json"),
+        *("--issue", "both", "--json", *QUICK),
+    )
+    assert errors == ""
+    summary = json.loads(out)
+    found = read_calibration(tmp_path / "cal.json")
+    assert summary["samples"] == len(found.samples)
+    assert summary["patterns"] == 3
+    assert summary["set_aside"]["warm-up"] >= 2 * (3 + 2)
+    assert_is_whole(SMALL, found.samples, ["group", "one-by-one"])
+    (run_,) = found.runs
+    check_provenance(run_.provenance)
+    assert run_.provenance["backend"] == "gloo"
+    assert run_.provenance["ranks"] == ["gpu0", "gpu1", "gpu4"]
+    assert run_.provenance["placement"] == {"gpu0": "0", "gpu1": "0", "gpu4": "0"}
+    assert run_.provenance["verified"] is True
+    assert run_.provenance["libraries"]["torch"]
+    assert run_.provenance["environment"]["GLOO_SOCKET_IFNAME"] == "lo"
+    assert "issue" not in run_.provenance
+    # Short patterns ran often enough to last.
+    assert all(s.iterations >= 1 for s in found.samples)
+    assert max(s.iterations for s in found.samples) > 1
+    assert not (tmp_path / "cal.json.journal").exists()
+    # There is nothing to go on with: what is complete stays as it is.
+    content = (tmp_path / "cal.json").read_bytes()
+    run(tmp_path, "measure", "plan.json", "-o", "cal.json", "--spawn", "3", "--resume", *QUICK)
+    assert (tmp_path / "cal.json").read_bytes() == content
+
+
+def test_patterns_of_one_round_run_at_the_same_time(tmp_path: Path) -> None:
+    #   Two pairs that share nothing, in one round; the other round has each by itself.
+    plan = plan_of(
+        [peer("gpu0", "gpu1"), peer("gpu4", "gpu5"), bundle([("gpu0", "gpu4"), ("gpu1", "gpu5")])],
+        [[0, 1], [2]],
+        endpoints=("gpu0", "gpu1", "gpu4", "gpu5"),
+        sizes_bytes=(2.0**20,),
+        repeats=2,
+    )
+    write_plan(plan, tmp_path / "plan.json")
+    out, _ = run(
+        tmp_path, "measure", "plan.json", "-o", "cal.json", "--spawn", "4", "--no-verify", *QUICK
+    )
+    # A buffer of 1 MiB each to send from and to receive into; gpu1 and gpu4 do either at times.
+    assert "buffers: 2 MiB on rank 1 (gpu1), 6 MiB in all" in out
+    found = read_calibration(tmp_path / "cal.json")
+    assert {(s.name, s.round) for s in found.samples} == {
+        ("gpu0->gpu1", 0),
+        ("gpu4->gpu5", 0),
+        ("gpu0->gpu4 + gpu1->gpu5", 1),
+    }
+    assert found.runs[0].provenance["verified"] is False
+
+
+def test_ranks_that_torchrun_started(tmp_path: Path) -> None:
+    write_plan(SMALL, tmp_path / "plan.json")
+    found = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
+            *("--master-addr", "127.0.0.1", "--master-port", str(21_000 + os.getpid() % 9_000)),
+            *("-m", "topocal", "measure", "plan.json", "-o", "cal.json"),
+            *("--endpoints", "4,1", *QUICK),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert "left out 2 patterns of endpoints that are not in the group" in found.stdout
+    samples = read_calibration(tmp_path / "cal.json")
+    assert {s.name for s in samples.samples} == {"gpu4->gpu1"}
+    assert samples.runs[0].provenance["ranks"] == ["gpu4", "gpu1"]
+    assert len(samples.samples) >= 2 * 2
+
+
+JOB = """
+    import json, os, sys
+    from topocal.measure.launch import launch
+
+    def work(place):
+        import torch, torch.distributed as dist
+        import topocal as tc
+        from topocal.measure.calibration import write_calibration
+        from topocal.measure.coordinator import Settings
+        from topocal.measure.plan import read_plan
+
+        dist.init_process_group(
+            "gloo", init_method=place.meeting, rank=place.rank, world_size=place.size
+        )
+        # Global ranks 3, 1, 2 are ranks 1, 2 and so on of a group; rank 0 is not in it.
+        group = dist.new_group([1, 2, 3])
+        plan = read_plan("plan.json")
+        if place.rank != 0:
+            settings = Settings(shortest_s=1e-3, timeout_s=20.0)
+            found = tc.run_plan(plan, group, issue="one-by-one", settings=settings)
+            assert (found is None) == (place.rank != 1)
+            if found is not None:
+                write_calibration(found, "cal.json")
+        # The job goes on: everybody's group, and the measured one, are as before.
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        assert total.item() == 4
+        if place.rank != 0:
+            dist.all_reduce(total, group=group)
+            assert total.item() == 12
+        dist.destroy_process_group()
+
+    import torch
+    launch(work, 4)
+"""
+
+
+def test_inside_a_running_job_on_a_group_of_its_own(tmp_path: Path) -> None:
+    write_plan(SMALL, tmp_path / "plan.json")
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(JOB)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    samples = read_calibration(tmp_path / "cal.json")
+    assert_is_whole(SMALL, samples.samples, ["one-by-one"])
+    assert samples.runs[0].provenance["ranks"] == ["gpu0", "gpu1", "gpu4"]
+    assert samples.runs[0].provenance["issue"] == "one-by-one"
+    assert {s.kind for s in samples.samples} == {
+        PatternKind.FAN_IN,
+        PatternKind.RELAY,
+        PatternKind.PEER,
+    }
+
+
+#   What is asked for, and what is said about it.
+REFUSED = {
+    "nothing starts them": ([], "nothing says how many processes measure; start them here with"),
+    "too few": (["--spawn", "1"], "--spawn 1; transfers need two processes or more"),
+    "too many": (["--spawn", "4"], "3 endpoints of the machine for 4 processes; start one"),
+    "unknown endpoint": (["--spawn", "2", "--endpoints", "0,9"], "unknown endpoint"),
+    "one twice": (["--spawn", "2", "--endpoints", "0,0"], "an endpoint stands for two ranks"),
+    "issue": (["--spawn", "3", "--issue", "loudly"], "--issue loudly; use group, one-by-one or"),
+    "timeout": (["--spawn", "3", "--timeout", "0s"], "--timeout 0s; give more than nothing"),
+    "no duration": (["--spawn", "3", "--timeout", "soon"], "soon"),
+    "other machine": (["--spawn", "3", "-t", "dgx-h100"], "is a plan for another machine than"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, kind: str) -> None:
+    arguments, words = REFUSED[kind]
+    write_plan(SMALL, tmp_path / "plan.json")
+    out, errors = run(tmp_path, "measure", "plan.json", "-o", "cal.json", *arguments, status=2)
+    assert words in errors
+    assert errors.startswith("topocal: ")
+    assert len(errors.splitlines()) == 1
+    assert out == ""
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["plan.json"]
+
+
+def test_a_backend_that_is_not_there(tmp_path: Path) -> None:
+    write_plan(SMALL, tmp_path / "plan.json")
+    _, errors = run(
+        tmp_path,
+        *("measure", "plan.json", "-o", "cal.json", "--spawn", "3", "--backend", "smoke"),
+        status=2,
+    )
+    assert "knows no backend 'smoke'; use gloo, nccl or xccl" in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:
+    write_plan(SMALL, tmp_path / "plan.json")
+    script = (
+        "import sys; sys.modules['torch'] = None; import importlib.util as u;"
+        "find = u.find_spec; u.find_spec = lambda n, *a: None if n == 'torch' else find(n, *a);"
+        "from topocal.cli import main; sys.argv = ['topocal', *sys.argv[1:]]; main()"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script, "measure", "plan.json", "-o", "cal.json", "--spawn", "3"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert found.returncode == 2
+    assert found.stderr == (
+        "topocal: measuring needs torch, which is not installed; pip install 'topocal[measure]'\n"
+    )
+
+
+def test_sizes_that_do_not_fit_are_refused_with_the_numbers(tmp_path: Path) -> None:
+    write_plan(plan_of([peer("gpu0", "gpu1")], [[0]], sizes_bytes=(2.0**50,)), tmp_path / "p.json")
+    _, errors = run(
+        tmp_path, "measure", "p.json", "-o", "cal.json", "--spawn", "3", *QUICK, status=2
+    )
+    assert "need 2 PiB of buffers" in errors or "need 2048 TiB of buffers" in errors
+    assert "are free; plan smaller sizes" in errors
+    assert len(errors.splitlines()) == 1
+
+
+@pytest.mark.gpu
+def test_between_devices(tmp_path: Path) -> None:
+    import torch
+
+    if torch.cuda.is_available() and torch.cuda.device_count() >= 2:
+        backend = "nccl"
+    elif hasattr(torch, "xpu") and torch.xpu.is_available() and torch.xpu.device_count() >= 2:
+        backend = "xccl"
+    else:
+        pytest.skip("needs two CUDA or XPU devices")
+    plan = plan_of(
+        [peer("gpu0", "gpu1"), relay(["gpu0", "gpu1"])],
+        [[0], [1]],
+        endpoints=("gpu0", "gpu1"),
+        sizes_bytes=(4096.0, 2.0**24),
+    )
+    write_plan(plan, tmp_path / "plan.json")
+    run(
+        tmp_path,
+        *("measure", "plan.json", "-o", "cal.json", "--spawn", "2", "--backend", backend),
+        *("--issue", "both"),
+    )
+    found = read_calibration(tmp_path / "cal.json")
+    assert found.runs[0].provenance["backend"] == backend
+    assert found.runs[0].provenance["devices"][0] != "host memory"
+    assert_is_whole(plan, found.samples, ["group", "one-by-one"])
