@@ -223,7 +223,7 @@ def _time_shared() -> Model:
         *(Use(resource=n.id, sources=(n.id.partition(".")[0],), path_classes=NEAR) for n in near),
     ]
     topology = plain.with_resources([*engines, *near], uses)
-    statuses = list(Status)
+    statuses = [*Status, *[Status.PINNED] * 12]
     table = {}
     for k, r in enumerate(topology.resources.values()):
         timed = r.sharing is Sharing.TIME_SHARED
@@ -239,7 +239,7 @@ def _time_shared() -> Model:
             low_Bps=rate * (0.98 if status is Status.PINNED else 0.8) if known else None,
             high_Bps=rate * 1.02 if known and status is Status.PINNED else None,
             kappa=0.9775 if timed else None,
-            error=0.01 if status is Status.PINNED else None,
+            error=float(rng.uniform(0.005, 0.05)) if status is Status.PINNED else None,
             status=status,
         )
     # One that stands for another where the same flows load both.
