@@ -525,3 +525,21 @@ def test_sizes_stay_small() -> None:
     large_file = encode_caps(nominal_model(machines.rail_pod(8)).caps())
     assert len(small_file) < 10_000
     assert len(large_file) < 200_000  # 64 processes, 4032 pairs
+
+
+def test_what_a_calibration_file_says_of_its_group_reaches_the_caps(tmp_path: Path) -> None:
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    records = [{"src": a, "dst": b, "bytes": 10**8, "seconds": 0.01} for a, b in pairs]
+    document = {"tool": "calibrate_links", "schema": 2, "world_size": 4, "backend": "xccl"}
+    path = tmp_path / "raw.json"
+    path.write_text(json.dumps({**document, "peer": records}))
+    found = tc.fit(tc.load(path)).caps()
+    assert found.endpoints == ("gpu0", "gpu1", "gpu2", "gpu3")
+    assert found.calibration == Conditions(group_size=4, backend="xccl")
+    with pytest.raises(InputError, match="group size 4"):
+        tc.price(found, [(0, 1, 1e9)], under=Conditions(group_size=8))
+    # One of another group is no repeat of it.
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**document, "world_size": 8, "peer": records}))
+    with pytest.raises(InputError, match="differ in ranks"):
+        tc.load([path, other])

@@ -157,11 +157,25 @@ def _add_document(draft: Draft, document: dict[str, Any], line: int) -> None:
             f"{left_out} records do not say all of pattern, ends, bytes and seconds: left out"
         )
     backend = _first(document, ("backend",)) or _first(_sub(document), ("backend",))
+    _add_conditions(draft, names, backend)
     for kind, samples in groups.items():
         conditions = {"pattern": kind}
         if isinstance(backend, str):
             conditions["backend"] = backend[:40]
         draft.add(kind.replace("_", " "), samples, conditions=conditions)
+
+
+def _add_conditions(draft: Draft, names: _Names, backend: Any) -> None:
+    """Group and backend, unless two documents of a text say different ones."""
+    found: dict[str, Any] = {}
+    if names.world > 1:
+        found["ranks"] = [names.of(rank) for rank in range(names.world)]
+    if isinstance(backend, str) and backend.strip():
+        found["backend"] = backend.strip()[:40]
+    if not draft.groups:
+        draft.provenance = found
+    else:
+        draft.provenance = {k: v for k, v in draft.provenance.items() if found.get(k) == v}
 
 
 def _sub(document: Mapping[str, Any]) -> Mapping[str, Any]:

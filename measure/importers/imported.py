@@ -26,12 +26,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from topocal.measure.patterns import notation
-from topocal.measure.samples import Measurements, Sample
+from topocal.measure.samples import Measurements, Run, Sample
 from topocal.topo.errors import FormatError, InputError, Where, one_line
 from topocal.topo.flow import Pattern
 
@@ -152,6 +152,9 @@ class Imported:
         What the text says of each endpoint: ``model``, ``bus_id``.
     no_peer
         Pairs without peer access: their bytes go through the host.
+    provenance
+        What the text says of the conditions, by the keys of
+        :mod:`topocal.measure.provenance`.
     """
 
     kind: str
@@ -161,6 +164,7 @@ class Imported:
     source: str = ""
     devices: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     no_peer: tuple[tuple[str, str], ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -223,11 +227,16 @@ class Imported:
             groups=tuple(_renamed_group(g, names) for g in self.groups),
             devices={names.get(name, name): known for name, known in self.devices.items()},
             no_peer=tuple((names.get(a, a), names.get(b, b)) for a, b in self.no_peer),
+            provenance={
+                key: [names.get(one, one) for one in value] if key == "ranks" else value
+                for key, value in self.provenance.items()
+            },
         )
 
     def _merged(self, groups: Sequence[Group]) -> Measurements:
         samples = [s for g in groups for m in (g.measurements,) for s in (*m.samples, *m.set_aside)]
-        return Measurements.of(samples, [self.source] if self.source else [])
+        runs = [Run(provenance=self.provenance, source=self.source)] if self.provenance else []
+        return Measurements.of(samples, [self.source] if self.source else [], runs)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -241,6 +250,7 @@ class Draft:
     notes: list[str] = field(default_factory=list)
     devices: dict[str, dict[str, str]] = field(default_factory=dict)
     no_peer: list[tuple[str, str]] = field(default_factory=list)
+    provenance: dict[str, Any] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
     more_notes: int = 0
     samples: int = 0
@@ -352,6 +362,7 @@ class Draft:
             source=self.file,
             devices={name: dict(known) for name, known in self.devices.items()},
             no_peer=tuple(self.no_peer),
+            provenance=dict(self.provenance),
         )
 
 
