@@ -192,6 +192,14 @@ class Blueprint:
         """Network address of a rank."""
         return str(_FIRST_ADDRESS + rank)
 
+    @property
+    def host_addresses(self) -> dict[str, str]:
+        """An address of every host: that of its first rank."""
+        found: dict[str, str] = {}
+        for rank, host in enumerate(self.hosts):
+            found.setdefault(host, self.address(rank))
+        return found
+
     def hardware_address(self, rank: int) -> str:
         """The same, one layer down."""
         return f"02:00:00:00:{rank >> 8:02x}:{rank & 255:02x}"

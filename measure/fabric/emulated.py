@@ -19,8 +19,8 @@ from topocal.measure.fabric.blueprint import Blueprint, blueprint_to_json
 from topocal.measure.fabric.namespaces import (
     NEW_NETWORK,
     NEW_USER,
+    be_host,
     enter_namespace,
-    own_host_name,
 )
 from topocal.measure.fabric.wire import Wire
 from topocal.topo.errors import EmulationError, InputError, UnknownEndpointError
@@ -134,7 +134,7 @@ class Fabric:
                 enter_namespace(self._user, NEW_USER)
             enter_namespace(self._networks[rank], NEW_NETWORK)
             if blueprint.has_hosts:
-                own_host_name(blueprint.hosts[rank])
+                be_host(blueprint.hosts[rank], blueprint.host_addresses)
         except OSError as error:
             raise EmulationError(
                 f"rank {rank} cannot enter its network namespace: {error.strerror}",

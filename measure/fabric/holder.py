@@ -24,10 +24,10 @@ from topocal.measure.fabric.blueprint import Blueprint, blueprint_from_json
 from topocal.measure.fabric.build import build, change
 from topocal.measure.fabric.namespaces import (
     NEW_NETWORK,
+    be_host,
     die_with_parent,
     enter_namespace,
     isolate,
-    own_host_name,
 )
 from topocal.measure.fabric.wire import Wire
 
@@ -183,7 +183,7 @@ class _Holder:
         for target, file in enumerate(files):
             os.dup2(file, target)
         if self._blueprint.has_hosts:
-            own_host_name(self._blueprint.hosts[rank])
+            be_host(self._blueprint.hosts[rank], self._blueprint.host_addresses)
         enter_namespace(self._networks[rank], NEW_NETWORK)
         os.chdir(message["folder"])
         os.execvpe(message["command"][0], message["command"], message["environment"])
