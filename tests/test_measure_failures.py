@@ -26,6 +26,7 @@ from topocal.measure.plan import Plan, read_plan, write_plan
 from topocal.topo.machines import build_machine
 
 pytest.importorskip("torch", reason="measuring needs torch")
+pytestmark = pytest.mark.heavy
 
 PATIENCE_S = 60.0
 """No assertion on speed: what takes longer hangs."""
