@@ -19,16 +19,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from topocal.fabrics import find_shape, with_faults
+from topocal.fabrics import find_shape, plan_of, with_faults
 from topocal.measure.calibration import read_calibration
 from topocal.measure.fabric.emulated import Fabric
-from topocal.measure.patterns import fan_in, fan_out
+from topocal.measure.patterns import fan_in, fan_out, relay
+from topocal.measure.plan import write_plan
 from topocal.measure.samples import Measurements, Sample
+from topocal.solve.fit import fit
+from topocal.solve.link_costs import link_costs
 from topocal.solve.model import Model, read_model
 from topocal.solve.predict import predict
 from topocal.solve.status import Status
+from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import EmulationError
 from topocal.topo.flow import Pattern
+from topocal.topo.io import write_topology
+from topocal.topo.resource import LinkKind, NodeKind
+from topocal.topo.topology import Topology
 
 pytestmark = [
     pytest.mark.heavy,
@@ -206,5 +213,113 @@ def test_a_slow_direction_a_half_duplex_link_and_a_hidden_limit(tmp_path: Path) 
             for r in both
         )
         require_good_predictions(model, measured)
+
+    twice(check)
+
+
+# How receives are posted.
+
+BOTH_MODES = r"""
+import json, sys
+from topocal.fabrics import find_shape, on_fabric
+from topocal.measure.calibration import write_calibration
+from topocal.measure.coordinator import Settings
+from topocal.measure.design import design
+machine_file, output = json.loads(sys.argv[1])
+shape = find_shape(machine_file, scale=1.5, spread=0.01)
+plan = design(shape.topology, sizes_bytes=(2.0**19, 3 * 2.0**19), repeats=2)
+modes = Settings(issues=("group", "one-by-one"))
+on_fabric(shape, lambda machine: write_calibration(machine.run(plan), output), settings=modes)
+"""
+
+
+def star_of_unlike_senders() -> Topology:
+    """Four GPUs on a switch that send 24, 30, 36 and 48 GB/s and take in 100."""
+    build = TopologyBuilder("star")
+    build.node("nvswitch0", NodeKind.NVSWITCH)
+    for k, rate in enumerate((24e9, 30e9, 36e9, 48e9)):
+        build.node(f"gpu{k}", NodeKind.GPU)
+        build.connect(f"gpu{k}", "nvswitch0", LinkKind.NVLINK, nominal_Bps=rate, back_Bps=100e9)
+    return build.build()
+
+
+def test_receives_that_are_posted_one_by_one_share_time(tmp_path: Path) -> None:
+    """Together they share bytes, and a fan takes as long as its slowest sender; one after the
+    other they share time, and a fan takes as long as all its senders would alone."""
+    machine = tmp_path / "star.json"
+    write_topology(star_of_unlike_senders(), machine)
+    shape = find_shape(str(machine), scale=1.5, spread=0.01)
+
+    def check() -> None:
+        run_python(BOTH_MODES, [str(machine), str(tmp_path / "calibration.json")])
+        measured = read_calibration(tmp_path / "calibration.json")
+        models = {
+            issue: fit(
+                Measurements.of([s for s in measured.samples if s.issue == issue]), shape.topology
+            )
+            for issue in ("group", "one-by-one")
+        }
+        engines = {
+            issue: [name for name in model.resources if name.endswith("receiver.engine")]
+            for issue, model in models.items()
+        }
+        assert engines["group"] == []
+        assert len(engines["one-by-one"]) == 4
+        for name in engines["one-by-one"]:
+            assert models["one-by-one"].resources[name].kappa == pytest.approx(1.0, abs=0.05)
+        senders = {n: t for n, t in shape.visible_Bps.items() if n.endswith("->nvswitch0")}
+        for model in models.values():
+            require_capacities(model, senders)
+
+    twice(check)
+
+
+# Two nodes.
+
+AGENT = (
+    "exec torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d "
+    "--rdzv-endpoint $MASTER_ADDR:$MASTER_PORT --local-addr $TOPOCAL_ADDRESS "
+    "-m topocal measure plan.json -o calibration.json --no-verify"
+)
+
+
+def test_torchrun_on_two_nodes_meets_and_measures(tmp_path: Path) -> None:
+    """An agent in each node's namespace, two ranks under each; what they find of the NICs."""
+    ends = [f"node{n}/gpu{g}" for n in range(2) for g in range(2)]
+    nics = "node0/nic0,node1/nic0"
+    across = relay([ends[0], ends[2], ends[1], ends[3]])
+    patterns = [relay(ends), across, fan_in(ends[0], ends[2:]), fan_out(ends[1], ends[2:])]
+    shape = find_shape("two-nodes", endpoints=",".join(ends))
+    write_plan(plan_of(shape, patterns, repeats=2), tmp_path / "plan.json")
+
+    def check() -> None:
+        command = [sys.executable, "-m", "topocal", "fabric", "--like", "two-nodes"]
+        done = subprocess.run(
+            [*command, "--endpoints", nics, "--", "sh", "-c", AGENT],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        costs = link_costs(read_calibration(tmp_path / "calibration.json"), shape.topology)
+        truth = find_shape("two-nodes", endpoints=nics).visible_Bps
+        into_0, into_1 = (truth[f"switch0->node{n}/nic0"] for n in range(2))
+        (fan,) = costs["fan_in"]
+        assert fan["root_receive_Bps"] == pytest.approx(into_0, rel=0.05)
+        (fan,) = costs["fan_out"]
+        assert fan["root_send_Bps"] == pytest.approx(into_1, rel=0.05)
+        # In the ring 0 -> 1 -> 2 -> 3 -> 0 every process has one neighbour beside it and one on
+        # the other node; in 0 -> 2 -> 1 -> 3 -> 0 both are on the other node.
+        relays = {(r["receive_path"], r["send_path"]): r for r in costs["relay"]}
+        assert {labels: r["processes"] for labels, r in relays.items()} == {
+            ("intra_node", "inter_node"): 2,
+            ("inter_node", "intra_node"): 2,
+            ("inter_node", "inter_node"): 4,
+        }
+        # There two flows cross the network each way, and share what it passes.
+        both = relays["inter_node", "inter_node"]["slowest_Bps"]
+        assert both == pytest.approx(min(into_0, into_1) / 2, rel=0.05)
 
     twice(check)
