@@ -186,7 +186,7 @@ class Assignment:
 
     @cached_property
     def digest(self) -> str:
-        """``sha256:`` and the SHA-256 of requests and parts; the order in which requests were given has no part."""
+        """``sha256:`` and that of requests and parts, in whatever order they were given."""
         content = hashlib.sha256(b"topocal/assignment 1\n")
         sorted_holders: dict[tuple[str, ...], list[str]] = {}
         for k in self.order.tolist():

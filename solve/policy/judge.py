@@ -103,7 +103,9 @@ class Judge:
         """Finish of one pattern, shape (P,)."""
         return float(self.finishes_s(bytes_of[None, :])[0][0])
 
-    def race(self, bytes_of: Sequence[Floats], limit_s: float = math.inf) -> tuple[Floats, Floats]:
+    def race(
+        self, bytes_of: Sequence[Floats], limit_s: float = math.inf, enough_s: float = 0.0
+    ) -> tuple[Floats, Floats]:
         """Busiest time and finish of patterns, of which only the soonest counts.
 
         A pattern whose busiest resource takes as long as another's finish cannot end sooner: it
@@ -115,6 +117,8 @@ class Judge:
             Shape (P,) each.
         limit_s
             Finishes from here on do not count either.
+        enough_s
+            A finish that is good enough: no other is looked for.
 
         Returns
         -------
@@ -132,4 +136,6 @@ class Judge:
                 self._seen[key] = self.finish_s(bytes_of[k])
             finish[k] = self._seen[key]
             limit_s = min(limit_s, float(finish[k]))
+            if limit_s <= enough_s:
+                break
         return busy, finish

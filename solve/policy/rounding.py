@@ -127,13 +127,16 @@ def polished(
     limit = judge.spent + _SPEND
     while True:
         bytes_of = choice.bytes_of(shares_of(choice, regions, held))
-        seconds, finish = judge.finishes_s(bytes_of[None, :])
+        _, seconds = judge.race([bytes_of])
         now = float(seconds[0])
+        if now <= enough_s:
+            return held, now
+        _, finish = judge.finishes_s(bytes_of[None, :])
         late = finish[0] >= now * (1.0 - _LATE)
         moves = _moves(choice, regions, held, late)
         affordable = (limit - judge.spent) // max(1, effort(int(np.count_nonzero(bytes_of))))
         moves = moves[: max(0, affordable)]
-        if now <= enough_s or not len(moves):
+        if not len(moves):
             return held, now
         tried = np.repeat(bytes_of[None, :], len(moves), axis=0)
         k, entry = moves[:, 0], moves[:, 1]

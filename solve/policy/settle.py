@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve.policy.choice import Choice
-from topocal.solve.policy.judge import Judge
+from topocal.solve.policy.judge import Judge, effort
 
 __all__ = ["settle"]
 
@@ -51,16 +51,17 @@ def settle(
     bound_s
         No shares finish sooner.
     """
-    seconds, _ = judge.finishes_s(np.array([choice.bytes_of(shares) for shares in starts]))
     limit = judge.spent + _SPEND
-    ranks = np.round(seconds / (seconds.max() or 1.0), 9)
-    found, least = starts[0], np.inf
-    for k in np.argsort(ranks, kind="stable").tolist():
+    enough_s = bound_s * (1.0 + CLOSE)
+    _, seconds = judge.race([choice.bytes_of(shares) for shares in starts], enough_s=enough_s)
+    best = int(np.argmin(seconds))
+    found, least = starts[best], float(seconds[best])
+    for k in np.argsort(seconds, kind="stable").tolist():
+        if least <= enough_s or not np.isfinite(seconds[k]):
+            break
         shares, finish = _descended(choice, judge, starts[k], float(seconds[k]), bound_s, limit)
         if finish < least * (1.0 - _BETTER):
             found, least = shares, finish
-        if least <= bound_s * (1.0 + CLOSE):
-            break
     return found, least
 
 
@@ -69,10 +70,13 @@ def _descended(
 ) -> tuple[Floats, float]:
     """From one start to where nothing helps, or the effort is spent."""
     step = _LARGEST_STEP
+    flows = int(np.count_nonzero(choice.bytes_of(shares)))
+    holders = np.diff(choice.start)
     while step >= _SMALLEST_STEP and finish > bound_s * (1.0 + CLOSE):
         moved = False
         for group in _groups_to_try(choice, judge, shares).tolist():
-            if judge.spent >= limit:
+            tries = int(holders[group]) * (int(holders[group]) - 1)
+            if judge.spent + tries * effort(flows) > limit:
                 return shares, finish
             better = _best_move(choice, judge, shares, group, step, finish)
             if better is not None:
