@@ -618,6 +618,9 @@ for (const card of document.querySelectorAll('svg.card')) {
     }
   }
 }
+for (const head of document.querySelectorAll('.plain tbody th')) {
+  if (head.clientWidth && head.clientWidth < 90) { found.push(['squeezed', head.textContent]); }
+}
 const all = document.querySelectorAll('p, li, dd, dt, h1, h2, summary, td, th, pre, label');
 for (const element of all) {
   if (element.closest('details:not([open]), .heat, thead')) { continue; }
@@ -630,7 +633,7 @@ return found;
 """
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, 760, 1280])
 @pytest.mark.parametrize("name", MODELS)
 def test_nothing_overlaps_or_is_cut(
     name: str, width: int, browser: Browser, pages: dict[str, Path]

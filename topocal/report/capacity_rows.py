@@ -89,7 +89,7 @@ def _interval(r: FittedResource, unit: Unit) -> str:
     if r.kappa is not None or r.low_Bps is None:
         return ""
     if r.high_Bps is None:
-        return f"{unit.number(r.low_Bps)} or more" if r.status is Status.CONFOUNDED else ""
+        return f"≥ {unit.number(r.low_Bps)}" if r.status is Status.CONFOUNDED else ""
     return f"{unit.number(r.low_Bps)} – {unit.number(r.high_Bps)}"
 
 
