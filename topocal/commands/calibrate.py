@@ -170,7 +170,7 @@ def _calibration(
     known = given or list(machine.accelerators or machine.endpoints)
     here = simulate is not None or shape is not None
     count = len(known) if here else group_size(spawn)
-    chosen = None if shape is None else SIZES_BYTES
+    chosen: tuple[float, ...] | None = None if shape is None else SIZES_BYTES
     if sizes is not None:
         chosen = checked_sizes([*map(parse_bytes, sizes.split(","))])
     return Calibration(
