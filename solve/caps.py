@@ -291,8 +291,9 @@ def _loads(
 ) -> tuple[tuple[str, ...], csr_array, NDArray[np.float64]]:
     """Resources, the loads of all pairs on them, and which pairs nothing joins."""
     n = len(chosen)
-    place = [model.topology.routes(chosen).position[e] for e in chosen]
-    classes = model.topology.routes(chosen).path_class[np.ix_(place, place)].ravel()
+    routes = model.topology.routes(chosen)
+    place = [routes.position[e] for e in chosen]
+    classes = routes.path_class[np.ix_(place, place)].ravel()
     lost = (classes == PathClass.DIS).astype(np.float64)
     lost[:: n + 1] = 0.0
     names = tuple(model.topology.resources)

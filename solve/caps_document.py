@@ -48,6 +48,8 @@ VERSION: Final = 1
 _REMEDY: Final = "write it again with topocal caps"
 _MOST_PROCESSES: Final = 1 << 14
 _MOST_WEIGHT: Final = 1e6
+_MOST_LOADS: Final = 10**8
+"""Loads of pairs in all, a bound on memory: ten for each pair of three thousand processes."""
 
 
 def caps_to_document(caps: Caps) -> dict[str, Any]:
@@ -270,6 +272,8 @@ def _caps(document: dict[str, Any]) -> Caps:
     resources = tuple(_cap(entry, len(sets)) for entry in document["resources"])
     if len({cap.id for cap in resources}) < len(resources):
         raise ValueError("a resource stands twice")
+    if sum(len(sets[a]) * len(sets[b]) for cap in resources for a, b, _ in cap.loads) > _MOST_LOADS:
+        raise ValueError("its resources have more loads than any group of processes")
     return Caps(
         machine=msgspec.convert(document["machine"], str),
         endpoints=endpoints,

@@ -1,12 +1,15 @@
 """What a transfer takes when only each process's totals are known, not who sends to whom.
 
-Then a price has bounds, each a closed form:
+Then a price has bounds, in closed form:
 
 *At least.*  Bytes that leave a set of senders and find no room at receivers outside a block
 must cross the block: at least ``sent(A) - received(outside B)`` for the block A to B, and
 likewise from the receivers' side.  A resource is busy at least for what its blocks must
 carry; a time-shared one serves each byte no faster than its fastest pair.  And a process
 takes at least its total over what it passes at most, whoever the others are.
+
+Between few processes (:data:`topocal.solve.best_pairing.MOST_PROCESSES`) a linear program over
+all ways to pair them says more.
 
 *At most.*  No block carries more than its senders send or its receivers receive; a time-shared
 receiver gets its bytes from the slowest senders that have them.
@@ -24,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from topocal.solve.best_pairing import MOST_PROCESSES, best_pairing_s
 from topocal.solve.caps import Cap, Caps, as_caps, costs_of
 from topocal.solve.conditions import Conditions
 from topocal.solve.price import TWO_SIDED, UNPROVEN, Load
@@ -137,6 +141,10 @@ class _Bounds:
         because = f"{least[0].label} must carry so much, whoever sends to whom" if least else ""
         if process is not None and process[0] > at_least * (1 + _SAME):
             at_least, because = process
+        if self._n <= MOST_PROCESSES and at_least > 0:
+            best = best_pairing_s(costs, *self._least)
+            if best > at_least * (1 + _SAME):
+                at_least, because = best, "no way to pair senders with receivers is faster"
         top = [cap.high_Bps for cap in caps.resources]
         high = costs_of(caps, top, [cap.kappa_low for cap in caps.resources])
         proven = self._ranked(self._least_busy(high, top))

@@ -38,6 +38,8 @@ from topocal.solve.pair_costs import PairCosts
 from topocal.topo import machines
 from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FlowError, FormatError, InputError, UnknownEndpointError
+from topocal.topo.incidence import incidence
+from topocal.topo.machines import MACHINES, build_machine
 from topocal.topo.resource import LinkKind, NodeKind, Resource, Sharing, Use
 from topocal.topo.topology import Topology
 
@@ -543,3 +545,30 @@ def test_what_a_calibration_file_says_of_its_group_reaches_the_caps(tmp_path: Pa
     other.write_text(json.dumps({**document, "world_size": 8, "peer": records}))
     with pytest.raises(InputError, match="differ in ranks"):
         tc.load([path, other])
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_reference_machine_loads_what_its_routes_do(name: str) -> None:
+    topology = build_machine(name)
+    model = nominal_model(topology)
+    found = model.caps()
+    back = caps_from_document(json.loads(encode_caps(found)), file="caps.json")
+    ends = back.endpoints
+    pairs = [(a, b) for a in ends for b in ends]
+    lines = incidence(topology, pairs)
+    columns = [lines.resources.index(cap.id) for cap in back.resources]
+    assert abs(back.weights - lines.matrix[:, columns]).sum() == 0
+    # What is left out is loaded by nobody.
+    others = np.setdiff1d(np.arange(len(lines.resources)), columns)
+    assert lines.matrix[:, others].nnz == 0
+
+
+def test_random_clusters_come_back_too() -> None:
+    for seed in range(6):
+        topology = machines.random_cluster(np.random.default_rng(seed))
+        found = nominal_model(topology).caps()
+        back = caps_from_document(json.loads(encode_caps(found)), file="caps.json")
+        pairs = [(a, b) for a in back.endpoints for b in back.endpoints]
+        lines = incidence(topology, pairs)
+        columns = [lines.resources.index(cap.id) for cap in back.resources]
+        assert abs(back.weights - lines.matrix[:, columns]).sum() == 0

@@ -160,3 +160,12 @@ def test_an_endpoint_that_is_missing(run: Run) -> None:
     refused(run("price", "caps.json", "flows.csv"), "flows.csv:2: unknown endpoint '3'")
     refused(run("price", "caps.json", "none.csv"), "no such file")
     refused(run("price", "none.json", "flows.csv"), "no such file")
+
+
+def test_what_is_read_is_not_overwritten(run: Run) -> None:
+    run("caps", "model.json", "-o", "caps.json")
+    before = {name: Path(name).read_bytes() for name in ("model.json", "caps.json", "flows.csv")}
+    refused(run("caps", "model.json", "-o", "./model.json"), "is what is read")
+    for name in ("caps.json", "flows.csv"):
+        refused(run("price", "caps.json", "flows.csv", "-o", name), "is what is read")
+    assert before == {name: Path(name).read_bytes() for name in before}

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from topocal.solve.transfer_files import parse_transfers, read_transfers
 from topocal.solve.transfers import Flows, Totals
@@ -221,3 +223,43 @@ def test_deep_nesting_and_bytes_that_are_no_text(tmp_path: Path) -> None:
         read_transfers(path, CARDS)
     with pytest.raises(InputError, match="no such file"):
         read_transfers(tmp_path / "none.csv", CARDS)
+
+
+_NAMES = st.sampled_from(
+    "source target bytes sent received rank matrix 0->1 shape flows dtype pairs itemsize "
+    "sent_bytes start pattern size x".split()
+)
+_LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 9), st.floats(), st.sampled_from(["0", "gpu1", ""])
+)
+_DOCUMENTS = st.recursive(
+    _LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(_NAMES, inner, max_size=5)
+    ),
+    max_leaves=25,
+)
+
+
+@given(_DOCUMENTS, st.sampled_from([None, 2]))
+@settings(deadline=None, max_examples=150)
+def test_whatever_stands_in_a_file(document: Any, element_size: int | None) -> None:
+    text = json.dumps(document)
+    try:
+        found = parse_transfers(text.encode(), CARDS, file="f", element_size=element_size)
+    except InputError as error:
+        assert "\n" not in str(error)
+    else:
+        for one in [found] if isinstance(found, Totals) else found:
+            sides = [one.sent, one.received] if isinstance(one, Totals) else [one.moved]
+            for side in sides:
+                assert side is None or (np.isfinite(side).all() and (side >= 0).all())
+
+
+@given(st.text(alphabet='source,destination;size\t\n0123gpu.-"#process sent received', max_size=80))
+@settings(deadline=None, max_examples=150)
+def test_whatever_stands_in_a_table(text: str) -> None:
+    try:
+        parse_transfers(text.encode(), CARDS, file="f")
+    except InputError as error:
+        assert "\n" not in str(error)

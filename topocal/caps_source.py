@@ -8,11 +8,28 @@ from topocal.machine import find_topology
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from topocal.solve.caps import Caps
     from topocal.solve.conditions import Conditions
 
-__all__ = ["conditions_of", "find_caps"]
+__all__ = ["conditions_of", "find_caps", "refuse_overwriting"]
+
+
+def refuse_overwriting(output: Path | None, inputs: Sequence[str | Path]) -> None:
+    """An output that is one of the inputs is a slip.
+
+    Raises
+    ------
+    InputError
+        When it is.
+    """
+    from pathlib import Path
+
+    from topocal.topo.errors import InputError, Where
+
+    if output is not None and any(output.resolve() == Path(one).resolve() for one in inputs):
+        raise InputError("is what is read", where=Where(file=str(output)), remedy="write elsewhere")
 
 
 def find_caps(

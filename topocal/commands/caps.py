@@ -66,10 +66,11 @@ def caps(
     """
     import sys
 
-    from topocal.caps_source import conditions_of, find_caps
+    from topocal.caps_source import conditions_of, find_caps, refuse_overwriting
     from topocal.console import console, safe
     from topocal.solve.caps_document import caps_digest, encode_caps, write_caps
 
+    refuse_overwriting(output, [model])
     measured = conditions_of(group_size, backend, setting)
     found = find_caps(model, endpoints=endpoint, measured=measured, digest=digest)
     if output is not None:

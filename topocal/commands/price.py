@@ -65,7 +65,7 @@ def price(
 
     topocal price model.json totals.csv --json
     """
-    from topocal.caps_source import conditions_of, find_caps
+    from topocal.caps_source import conditions_of, find_caps, refuse_overwriting
     from topocal.console import console, print_json, safe
     from topocal.solve.caps_document import caps_digest
     from topocal.solve.transfer_files import read_transfers
@@ -75,6 +75,7 @@ def price(
 
     if element_size is not None and not 0 < element_size <= 64:
         raise InputError(f"an element of {element_size} bytes", remedy="give 1, 2, 4 or 8")
+    refuse_overwriting(output, [caps, transfers])
     under = conditions_of(group_size, backend, setting)
     known = find_caps(caps, digest=digest)
     given = read_transfers(transfers, known.endpoints, element_size=element_size)
