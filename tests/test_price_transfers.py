@@ -226,8 +226,26 @@ def test_deep_nesting_and_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 
 _NAMES = st.sampled_from(
-    "source target bytes sent received rank matrix 0->1 shape flows dtype pairs itemsize "
-    "sent_bytes start pattern size x".split()
+    [
+        "source",
+        "target",
+        "bytes",
+        "sent",
+        "received",
+        "rank",
+        "matrix",
+        "0->1",
+        "shape",
+        "flows",
+        "dtype",
+        "pairs",
+        "itemsize",
+        "sent_bytes",
+        "start",
+        "pattern",
+        "size",
+        "x",
+    ]
 )
 _LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(-2, 9), st.floats(), st.sampled_from(["0", "gpu1", ""])
