@@ -105,7 +105,12 @@ class Assignment:
 
     @property
     def finish_s(self) -> float:
-        """Predicted seconds until everything has arrived, by fair sharing."""
+        """Predicted seconds until everything has arrived, by fair sharing.
+
+        Where flows get less the more of them there are, that is allowed for.
+        """
+        if self.caps is not None and self.caps.fading is not None and self.price is not None:
+            return self.price.seconds
         return self.with_start_up(self.fair_s)
 
     def with_start_up(self, seconds: float) -> float:

@@ -42,6 +42,11 @@ docs/references.md lists (tens of microseconds at tens of GB/s)."""
 WORTH: Final = 1e-3
 """Regions are split only where that ends so much sooner, relative: parts are messages more."""
 
+_FADING: Final = (
+    "on this machine flows get less the more of them there are: the finish allows for that, "
+    "the bound and the comparison of candidates do not"
+)
+
 _SAME: Final = 1e-9
 """Relative difference that only rounding errors make."""
 
@@ -92,6 +97,8 @@ def assign(
         )
     caps = caps_of_machine(machine)
     notes = require_conditions(caps, under, allow_stale=allow_stale)
+    if caps is not None and caps.fading is not None:
+        notes = (*notes, _FADING)
     costs = machine if isinstance(machine, PairCosts) else PairCosts.of(caps or machine)
     table = table_of(costs, requests)
     others = {name: baseline(name, costs, table) for name in BASELINES}
