@@ -46,7 +46,9 @@ __all__ = ["QUIET_S", "launch"]
 QUIET_S: Final = 3.0
 """How long a process may be stopped before it counts as gone; a debugger takes longer."""
 
-_POLL_S: Final = 0.02
+_POLL_S: Final = 0.05
+"""Seldom enough not to be seen in the timings of who shares the processors."""
+
 _GRACE_S: Final = 0.5
 """How long a better reason is waited for after the first sign of a failure."""
 

@@ -68,7 +68,9 @@ def place_from_environment(environment: Mapping[str, str] | None = None) -> Plac
         return _place(given, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     # One task is what a batch script itself is, which starts no others.
     if "SLURM_PROCID" in given and given.get("SLURM_NTASKS", "1") != "1":
-        place = _place(given, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "")
+        place = _place(
+            given, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"
+        )
         if environment is None:
             os.environ.setdefault("MASTER_ADDR", _slurm_address(given))
             job = _number(given, "SLURM_JOB_ID", 0) + _number(given, "SLURM_STEP_ID", 0)

@@ -40,6 +40,11 @@ class SimulatedMachine:
         Share of timings that take 1.5 to 4 times as long.
     fading
         Relative loss for every flow of a pattern beyond the first.
+    drift
+        How much longer the last timing takes than the first, relatively; those between grow
+        evenly.
+    faults
+        Share of timings that fail; they are set aside.
     """
 
     topology: Topology
@@ -48,6 +53,8 @@ class SimulatedMachine:
     noise: float = 0.0
     stragglers: float = 0.0
     fading: float = 0.0
+    drift: float = 0.0
+    faults: float = 0.0
 
     def true_seconds(self, patterns: Sequence[Pattern]) -> NDArray[np.float64]:
         """What each pattern takes, without errors.
@@ -70,8 +77,16 @@ class SimulatedMachine:
         measured = true * np.exp(self.noise * rng.standard_normal(len(true)))
         late = rng.random(len(true)) < self.stragglers
         measured *= np.where(late, rng.uniform(1.5, 4.0, len(true)), 1.0)
+        measured *= 1.0 + self.drift * np.linspace(0.0, 1.0, len(true))
+        # Nothing is drawn where nothing fails: the same generator gives the same errors.
+        failed = rng.random(len(true)) < self.faults if self.faults else np.zeros(len(true), bool)
         return Measurements.of(
-            Sample(pattern=patterns[k // repeats], seconds=float(s), repeat=k % repeats)
+            Sample(
+                pattern=patterns[k // repeats],
+                seconds=0.0 if failed[k] else float(s),
+                repeat=k % repeats,
+                set_aside="a rank did not answer" if failed[k] else None,
+            )
             for k, s in enumerate(measured)
         )
 

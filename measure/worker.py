@@ -160,6 +160,7 @@ class Member:
         self._received: list[Any] = []
         self._index = torch.arange(0, dtype=torch.int32)
         self._pool: ThreadPoolExecutor | None = None
+        self._met: set[int] = set()
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)  # Starts are to be on time.
         try:
             self._control_group = dist.new_group(
@@ -242,12 +243,35 @@ class Member:
 
     def arrange(self, order: Exchange) -> None:
         """All that comes before the start: old contents overwritten, the device idle."""
+        if self._device.kind != "cpu" and order.issue == "one-by-one":
+            self._meet(order)
         if order.verify:
             for message in order.receives:
                 self._received[message.slot][: message.size].fill_(payload.POISON)
         if self._pool is None and len(order.receives) > 1 and self._device.kind == "cpu":
             self._pool = ThreadPoolExecutor(max_workers=64, thread_name_prefix="arrival")
         self._device.settle(time.monotonic() + order.limit_s)
+
+    def _meet(self, order: Exchange) -> None:
+        """A byte between any two ranks that exchange messages one by one for the first time.
+
+        Two ranks then set up what the backend needs between them, and wait for each other;
+        in the order of the flows at every rank, or a ring of them would wait for ever.
+        """
+        until = time.monotonic() + order.limit_s
+        both: list[tuple[Send | Receive, Any, Any]] = [
+            *((m, self._sent[m.slot][:1], dist.isend) for m in order.sends),
+            *((m, self._received[m.slot][:1], dist.irecv) for m in order.receives),
+        ]
+        for message, byte, call in sorted(both, key=lambda item: item[0].flow):
+            if message.peer not in self._met:
+                try:
+                    wait_or_raise(self._begin(call, byte, message.peer), until, message.peer)
+                except Late as late:
+                    raise complaint(
+                        f"rank {self.rank} waited for rank {late.peer}: {late.why}"
+                    ) from late
+                self._met.add(message.peer)
 
     def exchange(self, order: Exchange, at: float) -> Report:
         """Send and receive what the order says, from the instant ``at`` on."""

@@ -210,5 +210,6 @@ def calibrate_in_processes(
             lambda place: take_part(place, session, work, backend=backend, device=device),
             calibration.endpoints,
             spawn=spawn,
+            journal=journal,
             enter=enter,
         )

@@ -12,8 +12,9 @@ import typer
 
 if TYPE_CHECKING:
     from topocal.measure.coordinator import Settings
+    from topocal.topo.errors import MeasurementError
 
-__all__ = ["Progress", "explained", "measuring_settings"]
+__all__ = ["Progress", "explained", "measuring_settings", "with_journal"]
 
 
 def measuring_settings(issue: str, verify: bool, shortest: str, timeout: str) -> Settings:
@@ -79,6 +80,21 @@ class Progress:
                 self._step = lambda _: None
 
 
+def with_journal(error: MeasurementError, journal: Path) -> MeasurementError:
+    """The same error, whose remedy says where what was measured is."""
+    from topocal.topo.errors import MeasurementError
+
+    if not journal.exists():
+        return error
+    remedy = f"{error.remedy}; " if error.remedy else ""
+    return MeasurementError(
+        error.what,
+        where=error.where,
+        remedy=f"{remedy}what was measured is in {journal}; go on with --resume",
+        about=error.about,
+    )
+
+
 @contextmanager
 def explained(journal: Path) -> Iterator[None]:
     """Say where what was measured is, and how to go on, when measuring ends early.
@@ -95,15 +111,7 @@ def explained(journal: Path) -> Iterator[None]:
     try:
         yield
     except MeasurementError as error:
-        if not journal.exists():
-            raise
-        remedy = f"{error.remedy}; " if error.remedy else ""
-        raise MeasurementError(
-            error.what,
-            where=error.where,
-            remedy=f"{remedy}what was measured is in {journal}; go on with --resume",
-            about=error.about,
-        ) from error
+        raise with_journal(error, journal) from error
     except KeyboardInterrupt as stop:
         kept = f"; what was measured is in {journal}, go on with --resume"
         typer.echo(f"topocal: interrupted{kept if journal.exists() else ''}", err=True)

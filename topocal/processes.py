@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -45,6 +46,7 @@ def run_ranks(
     names: Sequence[str],
     *,
     spawn: bool,
+    journal: Path | None = None,
     enter: Callable[[int], None] | None = None,
 ) -> None:
     """Do the work in every process: in ones that are started here, or in this one.
@@ -58,6 +60,8 @@ def run_ranks(
         The endpoint of each rank.
     spawn
         Whether to start them here.
+    journal
+        Where timings go, to be named when it ends early.
     enter
         As of :func:`topocal.measure.launch.launch`.
 
@@ -82,13 +86,17 @@ def run_ranks(
     try:
         work(place)
     except TopocalError as error:
-        _leave(place, error)
+        _leave(place, error, journal)
 
 
-def _leave(place: Place, error: Exception) -> NoReturn:
+def _leave(place: Place, error: Exception, journal: Path | None) -> NoReturn:
     """One line, of rank 0 where it has one to say, and the end."""
     from topocal.measure.crew import DismissedError
+    from topocal.measuring import with_journal
+    from topocal.topo.errors import MeasurementError
 
+    if place.rank == 0 and journal is not None and isinstance(error, MeasurementError):
+        error = with_journal(error, journal)
     if place.rank == 0 or not isinstance(error, DismissedError):
         typer.echo(f"topocal: {error}", err=True)
     sys.stdout.flush()

@@ -106,6 +106,7 @@ def measure(
             lambda place: take_part(place, session, work, backend=backend, device=device),
             session.names,
             spawn=spawn is not None,
+            journal=journal_path(output),
         )
 
 
