@@ -5,7 +5,7 @@
     flows     CSV or JSON of topocal simulate: source, destination, size
     segments  DeepSpeed's TransferPlan.to_dict(): shape, source [rank, ...], target [rank, ...];
               one plan or any nesting of them, sizes in elements
-    pairs     {"0->4": bytes, ...}, or a square matrix, senders in rows
+    pairs     {"0->4": bytes, ...}, {"0": {"4": bytes}}, or a square matrix, senders in rows
     totals    sent and received bytes by process: two lists, two tables, a list of rows,
               or CSV with the columns process, sent, received
 
@@ -49,13 +49,16 @@ _DTYPE_BYTES: Final = {
     "float8_e4m3fn": 1, "float8_e5m2": 1, "fp8": 1, "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
 _PROCESS: Final = ("rank", "process", "endpoint", "location")
+_BY: Final = r"(?:_bytes)?(?:_(?:by|per)_\w+)?"
 _SENT: Final = re.compile(
-    r"(?:bytes_|total_)?(?:sent|send|sends|egress|outgoing)(?:_bytes)?(?:_(?:by|per)_\w+)?"
+    r"(?:bytes_|total_)?(?:sent|sends?|egress|outgoing|outbound)" + _BY + r"|(?:out|tx)_bytes|"
+    r"bytes_(?:out|tx)"
 )
 _RECEIVED: Final = re.compile(
-    r"(?:bytes_|total_)?(?:received|receives?|recv|ingress|incoming)(?:_bytes)?"
-    r"(?:_(?:by|per)_\w+)?"
+    r"(?:bytes_|total_)?(?:received|receives?|recv|ingress|incoming|inbound)" + _BY + r"|"
+    r"(?:in|rx)_bytes|bytes_(?:in|rx)"
 )
+_PAIR: Final = re.compile(r"\(?\s*([^,>\s]+?)\s*(?:->|→|,)\s*([^,>\s]+?)\s*\)?")
 _DEEPEST: Final = 50
 _REMEDY: Final = (
     "give flows (source, destination, size), a transfer plan, or sent and received bytes by process"
@@ -249,11 +252,11 @@ def _walk(gathered: Gathered, value: Any, around: Mapping[str, Any], depth: int)
             if isinstance(item, dict | list):
                 _walk(gathered, item, around, depth + 1)
         return
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or _add_pairs(gathered, value):
         return
     source, target = _first(value, _SOURCE), _first(value, _TARGET)
     if source is not None and target is not None and not isinstance(source, dict):
-        ends = [e[0] if isinstance(e, list) and e else e for e in (source, target)]
+        ends = [e[0] if _is_address(e) else e for e in (source, target)]
         gathered.add("flows", ends, _size(gathered, value, around))
         return
     if _add_row(gathered, value):
@@ -266,10 +269,15 @@ def _walk(gathered: Gathered, value: Any, around: Mapping[str, Any], depth: int)
                     side[gathered.place(_number(who))] = bytes_of(size)
                 break
         else:
-            if not (_add_pairs(gathered, item) or _add_matrix(gathered, str(name), item)):
+            if not _add_matrix(gathered, str(name), item):
                 if isinstance(item, dict) and re.fullmatch(r"\d{1,9}", str(name)):
                     item = {"rank": int(name)} | item if not _first(item, _PROCESS) else item
                 _walk(gathered, item, known, depth + 1)
+
+
+def _is_address(end: Any) -> bool:
+    """Whether it is ``[rank, offset, strides]``, where a segment begins or ends."""
+    return isinstance(end, list) and len(end) == 3 and isinstance(end[2], list)
 
 
 def _number(who: Any) -> Any:
@@ -318,13 +326,28 @@ def _element_size(gathered: Gathered, flow: Mapping[str, Any], around: Mapping[s
 
 
 def _add_pairs(gathered: Gathered, item: Any) -> bool:
-    """A table such as ``{"0->4": 1024}``."""
-    if not isinstance(item, dict) or not item or not all("->" in str(k) for k in item):
+    """A table such as ``{"0->4": 1024}``, ``{"(0, 4)": 1024}`` or ``{"0": {"4": 1024}}``."""
+    if not isinstance(item, dict) or not item:
         return False
-    for name, size in item.items():
-        source, _, destination = str(name).partition("->")
-        gathered.add("pairs", (_number(e.strip()) for e in (source, destination)), bytes_of(size))
+    named = [(_PAIR.fullmatch(str(name)), size) for name, size in item.items()]
+    if all(match is not None for match, _ in named):
+        for match, size in named:
+            if match is not None:
+                gathered.add("pairs", map(_number, match.groups()), bytes_of(size))
+        return True
+    if not all(
+        _is_number(name) and isinstance(row, dict) and row and all(map(_is_number, row))
+        for name, row in item.items()
+    ):
+        return False
+    for source, row in item.items():
+        for destination, size in row.items():
+            gathered.add("pairs", (int(source), int(destination)), bytes_of(size))
     return True
+
+
+def _is_number(name: Any) -> bool:
+    return re.fullmatch(r"\d{1,9}", str(name)) is not None
 
 
 def _add_matrix(gathered: Gathered, name: str, item: Any) -> bool:

@@ -68,6 +68,9 @@ SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
         {},
     ),
     "pairs": ({"bytes_by_pair": {"0->2": 8, "gpu1->gpu3": 6}}, {}),
+    "nothing but pairs": ({"0->2": 8, "1->3": 6}, {}),
+    "pairs as tuples": ({"bytes": {"(0, 2)": 8, "1,3": 6}}, {}),
+    "pairs by sender": ({"bytes": {"0": {"2": 8}, "1": {"3": 6}}}, {}),
     "a matrix": ({"matrix": [[0, 0, 8, 0], [0, 0, 0, 6], [0] * 4, [0] * 4]}, {}),
     "flows and the same pairs": (
         {"flows": [{"source": 0, "target": 2, "bytes": 8}, {"source": 1, "target": 3, "bytes": 6}],
@@ -103,6 +106,7 @@ TOTALS: dict[str, Any] = {
         {"rank": 2, "sent_bytes": 0, "received_bytes": 8},
         {"rank": 3, "sent_bytes": 0, "received_bytes": 6},
     ],
+    "in and out": {"out_bytes": [8, 6, 0, 0], "in_bytes": {"2": 8, "3": 6}},
     "by rank": {
         "ranks": {
             "0": {"sent": 8},
@@ -172,6 +176,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "an unknown process": ([{"source": 0, "target": 9, "bytes": 1}], "no process 9"),
     "half a process": ([{"source": 0.5, "target": 1, "bytes": 1}], "no process 0.5"),
     "an unknown card": ([{"source": "gpu0", "target": "gpu7", "bytes": 1}], "unknown endpoint"),
+    "several targets": ([{"source": 0, "target": [1, 2], "bytes": 1}], "no process [1, 2]"),
     "no bytes": ([{"source": 0, "target": 1}], "says no bytes"),
     "negative bytes": ([{"source": 0, "target": 1, "bytes": -5}], "'-5' is not a size"),
     "bytes that are true": ([{"source": 0, "target": 1, "bytes": True}], "'True' is not a size"),
