@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +69,8 @@ class Browser:
             stderr=subprocess.DEVNULL,
             text=True,
             cwd=folder,
+            # Whatever the browser leaves goes with the folder.
+            env={**os.environ, "TMPDIR": str(folder), "HOME": str(folder)},
         )
         self._session = ""
         try:
@@ -165,12 +169,14 @@ class Browser:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    opened = Browser(tmp_path_factory.mktemp("browser"))
-    try:
-        yield opened
-    finally:
-        opened.close()
+def browser() -> Iterator[Browser]:
+    # Not in pytest's own folder: the browser's sockets have short names only.
+    with tempfile.TemporaryDirectory(prefix="topocal-", ignore_cleanup_errors=True) as folder:
+        opened = Browser(Path(folder))
+        try:
+            yield opened
+        finally:
+            opened.close()
 
 
 def _pairs_of(topology: Topology) -> list[tuple[str, str]]:
