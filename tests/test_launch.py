@@ -106,10 +106,12 @@ def test_the_end_is_told_and_nobody_is_left(deed: str) -> None:
 def test_the_cause_is_told_and_not_what_came_of_it() -> None:
     # Ranks 0 and 2 complain of rank 1 before the parent has noticed that it is dead.
     lines = told("""
+        reading, writing = os.pipe()
         def work(place):
             if place.rank == 1:
-                time.sleep(0.1)
+                os.write(writing, b"xx")
                 os.kill(os.getpid(), signal.SIGKILL)
+            os.read(reading, 1)
             error = MeasurementError("rank 1 did not answer")
             error.others_fault = True
             raise error
@@ -120,10 +122,12 @@ def test_the_cause_is_told_and_not_what_came_of_it() -> None:
 
 def test_an_own_fault_comes_before_a_complaint() -> None:
     lines = told("""
+        reading, writing = os.pipe()
         def work(place):
             if place.rank == 1:
-                time.sleep(0.1)
+                os.write(writing, b"xx")
                 raise InputError("no room")
+            os.read(reading, 1)
             error = MeasurementError("rank 1 did not answer")
             error.others_fault = True
             raise error
