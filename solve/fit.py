@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import ndtri
 
 from topocal.measure.samples import Measurements
 from topocal.solve.candidates import like, with_candidates
@@ -43,6 +44,9 @@ __all__ = ["fit"]
 
 _UNEXPLAINED = 0.10
 """Error (log) from which a figure counts as unexplained, if it is clear of the noise."""
+
+_BY_CHANCE = 1e-3
+"""Chance that noise alone leaves any figure of a machine unexplained."""
 
 _MOST_OWN_PATHS = 512
 """Pairs that may have a limit of their own; more would say that the topology is another."""
@@ -302,7 +306,9 @@ def _findings(
                 f"{group.text} disagree by {math.expm1(group.spread):.0%} although they are "
                 "alike by topology"
             )
-    limit = max(_UNEXPLAINED, CLEAR_SIGMAS * consistency.noise)
+    # Of many figures some are far off by chance.
+    chance = -float(ndtri(_BY_CHANCE / (2 * max(1, len(residuals)))))
+    limit = max(_UNEXPLAINED, max(CLEAR_SIGMAS, chance) * consistency.noise)
     missed = sorted(
         (r for r in residuals if abs(math.log(r.predicted_Bps / r.measured_Bps)) > limit),
         key=lambda r: -abs(math.log(r.predicted_Bps / r.measured_Bps)),
