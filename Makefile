@@ -1,6 +1,6 @@
 # The README's two commands, and what they are made of.
 #
-#   make demo    set up .venv, install, run `topocal demo`
+#   make demo    set up .venv, install, run `topocal demo --live`
 #   make test    set up .venv, install, lint, type-check, run every test
 #
 #   make test-deepspeed    replica policies with DeepSpeed's own planner, which it installs
@@ -11,17 +11,27 @@ BIN := $(VENV)/bin
 
 DEEPSPEED := .venv-deepspeed
 
-.PHONY: demo test quick test-deepspeed check lint types clean
+.PHONY: demo test torch quick test-deepspeed check lint types clean
 
-demo: $(VENV)/.installed
-	$(BIN)/topocal demo
+demo: $(VENV)/.installed torch
+	$(BIN)/topocal demo --live
 
-test: check
-	$(BIN)/python -m pytest -n auto
+# Those that time real messages come last, alone on the machine.
+test: check torch
+	$(BIN)/python -m pytest -n auto -m "not alone"
+	$(BIN)/python -m pytest -n 0 -m alone
+
+# Real messages take torch, whose CPU build will do. Without it the demo and the tests say what
+# they leave out.
+torch: | $(VENV)/.installed
+	@$(BIN)/python -c "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)" \
+		|| $(BIN)/python -m pip install --quiet --retries 1 --constraint constraints.txt torch \
+			--extra-index-url https://download.pytorch.org/whl/cpu \
+		|| echo "torch could not be installed: no real messages will be sent"
 
 # The suite without the tests marked heavy.
 quick: $(VENV)/.test-installed
-	$(BIN)/python -m pytest -n auto -m "not heavy"
+	$(BIN)/python -m pytest -n auto -m "not heavy and not alone"
 
 # In an environment of its own, which also sees the packages of .venv. DeepSpeed comes as source
 # that would compile operators; none are needed, nor is a torch for accelerators.

@@ -27,6 +27,8 @@ from topocal.measure.fabric.shapes import two_nodes
 from topocal.topo.errors import EmulationError, InputError, UnknownEndpointError
 from topocal.topo.machines import b70
 
+pytestmark = pytest.mark.alone
+
 B70 = shape_of(b70()).blueprint
 MiB = float(2**20)
 
@@ -138,7 +140,8 @@ def twice(check: Callable[[], None]) -> None:
     """One more try where a busy machine spoiled the first."""
     try:
         check()
-    except AssertionError:
+    except AssertionError as error:
+        print(f"tried again after: {error}")
         check()
 
 
