@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array
 
 import topocal as tc
+from topocal.solve.conditions import Conditions
+from topocal.solve.fading import Crowd, Fading
 from topocal.solve.pair_costs import PairCosts
 from topocal.solve.policy.assign import assign
 from topocal.solve.policy.baselines import BASELINES, baseline
@@ -195,6 +198,10 @@ def test_a_holder_that_nothing_joins_is_left_out() -> None:
         ({"origin": (True,)}, "must be integers, zero or more"),
         ({"element_bytes": 0}, "its elements have no bytes"),
         ({"shape": (2**62,)}, "bytes"),
+        ({"holders": "gpu0"}, "must be sequences"),
+        ({"shape": 3}, "must be sequences"),
+        ({"holders": (0,)}, "must be names"),
+        ({"parameter": 1}, "must be names"),
     ],
 )
 def test_what_is_no_request_is_refused(change: dict[str, object], words: str) -> None:
@@ -209,7 +216,13 @@ def test_what_is_no_request_is_refused(change: dict[str, object], words: str) ->
     Request(**good)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=words) as error:
         Request(**(good | change))  # type: ignore[arg-type]
-    assert str(error.value).startswith("request for 'p' at gpu2: ")
+    assert str(error.value).startswith("request for ")
+
+
+def test_lists_are_taken_for_tuples() -> None:
+    asked = Request(parameter="p", target="gpu2", holders=["gpu0"], origin=[0], shape=[4])  # type: ignore[arg-type]
+    assert asked == wanted(2, [0], (4,))
+    assert hash(asked) == hash(wanted(2, [0], (4,)))
 
 
 def test_what_cannot_be_assigned_is_refused() -> None:
@@ -519,6 +532,31 @@ def test_the_answer_says_how_far_it_rests_on_what_was_not_measured(b70: tc.Model
     assert (status == "pinned") == (price.dependence.share == 0)
     assert 0 <= price.dependence.share <= 1
     assert assign(PairCosts.of(b70), asked).price is None
+
+
+def test_where_flows_get_less_the_more_there_are_the_finish_allows_for_it(b70: tc.Model) -> None:
+    asked = sync(2, 2, 1)
+    caps = b70.caps()
+    plain = assign(caps, asked)
+    fading = Fading(loss=0.01, error=0.001, by=Crowd.PATTERN, most_flows=8, advantage=20.0)
+    faded = assign(replace(caps, fading=fading), asked)
+    # One flow for each pair: 1 % longer for each beyond the first.
+    longer = 1.0 + 0.01 * (len(faded.flows()) - 1)
+    assert faded.finish_s == pytest.approx(plain.finish_s * longer, rel=1e-6)
+    assert "flows get less the more of them there are" in faded.notes[0]
+    assert plain.notes == ()
+
+
+def test_a_stale_calibration_is_refused_unless_allowed(b70: tc.Model) -> None:
+    caps = replace(b70.caps(), calibration=Conditions(group_size=8, backend="xccl"))
+    asked = [wanted(1, [0], (8,))]
+    with pytest.raises(InputError, match="stale caps"):
+        assign(caps, asked, under=Conditions(group_size=16))
+    allowed = assign(caps, asked, under=Conditions(group_size=16), allow_stale=True)
+    assert any("16" in note for note in allowed.notes)
+    assert assign(caps, asked, under=Conditions(group_size=8, backend="xccl")).notes == ()
+    bare = assign(PairCosts.of(caps), asked, under=Conditions(group_size=16))
+    assert bare.notes == ("the calibration's conditions are unknown",)
 
 
 def table_bytes(costs: PairCosts, table: object, holders: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from topocal.topo.errors import InputError, one_line
@@ -46,6 +47,10 @@ class Request:
     element_bytes: int = 1
 
     def __post_init__(self) -> None:
+        for name in ("holders", "origin", "shape"):
+            value = getattr(self, name)
+            if type(value) is not tuple and isinstance(value, Sequence) and type(value) is not str:
+                object.__setattr__(self, name, tuple(value))
         problem = self._problem()
         if problem:
             asked = f"request for {one_line(self.parameter)!r} at {one_line(self.target)}"
@@ -53,6 +58,10 @@ class Request:
 
     def _problem(self) -> tuple[str, str] | None:
         """What is wrong and what to do, ``None`` where nothing is."""
+        if not all(type(name) is tuple for name in (self.holders, self.origin, self.shape)):
+            return "holders, origin and shape must be sequences", "give tuples or lists"
+        if not all(isinstance(name, str) for name in (self.parameter, self.target, *self.holders)):
+            return "parameter, target and holders must be names", "give text"
         if not self.holders:
             return "nobody holds it", "name at least one holder"
         if len(self.holders) > 1 and len(set(self.holders)) < len(self.holders):
