@@ -17,6 +17,7 @@ them once more with receivers that serve one sender at a time.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
 import resource
@@ -238,6 +239,51 @@ def print_row(row: Row) -> None:
     )
 
 
+def each_a_flow(known: Sequence[tuple[str, Model]], *, smoke: bool) -> None:
+    """The same where every region, or part, is a flow of its own: shares go by their number."""
+    print("\nEvery region a flow of its own, above the bound")
+    for name, model in known:
+        caps = model.caps()
+        if len(caps.endpoints) > 16 or (smoke and "drawn" not in name):
+            continue
+        costs, ends = PairCosts.of(caps), caps.endpoints
+        gaps = []
+        for sync in list(syncs(len(ends), smoke=False))[: 2 if smoke else 6]:
+            asked = replace(sync, layers=max(4, sync.layers // 4)).requests(ends)
+            answer = assign(caps, asked)
+            if answer.bound_s <= 0:
+                continue
+            flows = [
+                (part.holder, request.target, math.prod(part.shape) * request.element_bytes)
+                for request, parts in answer
+                for part in parts
+            ]
+            table = table_of(costs, asked)
+            found = [_apart(model, flows)]
+            for policy in BASELINES:
+                holders = baseline(policy, costs, table).tolist()
+                rows = zip(holders, table.target.tolist(), table.size_bytes.tolist(), strict=True)
+                found.append(_apart(model, [(ends[h], ends[t], size) for h, t, size in rows]))
+            gaps.append(np.array(found) / answer.bound_s - 1.0)
+        all_of = np.array(gaps)
+        ahead = all_of[:, 0] - all_of[:, 1:].min(axis=1)
+        print(
+            f"  {name:16} {len(gaps)} syncs: ours {all_of[:, 0].max():+.1%} at most; "
+            f"behind the best other {max(0.0, ahead.max()):.1%} at most; per-request "
+            f"{all_of[:, 4].max():+.1%}, least-loaded {all_of[:, 2].max():+.1%} at most"
+        )
+
+
+def _apart(model: Model, flows: Sequence[tuple[str, str, int]]) -> float:
+    """Finish of flows that are not merged by pair."""
+    moving = [
+        Flow(source=source, destination=target, size_bytes=float(size))
+        for source, target, size in flows
+        if source != target
+    ]
+    return simulate(model.topology, moving, model.capacities).seconds if moving else 0.0
+
+
 def timing(model: Model, *, smoke: bool) -> None:
     """Seconds of one core by number of requests, on the largest machine."""
     print("\nCPU seconds of one process, everything but reading files (8x8, drawn)")
@@ -320,6 +366,7 @@ def main() -> None:
     missed = verdict(rows)
     for line in missed:
         print(f"  {line}")
+    each_a_flow(known, smoke=smoke)
     timing(known[-1][1], smoke=smoke)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"\npeak memory {peak:.0f} MB; {time.perf_counter() - begin:.0f} s in all")
