@@ -34,7 +34,8 @@ FALSE_ALARM: Final = 1e-3
 """Chance that noise alone makes a contradiction on a machine, all comparisons together."""
 
 SIGMAS: Final = 3.0
-"""A contradiction must exceed the noise of both figures by this many deviations at least."""
+"""A contradiction must exceed the noise of both figures by this many deviations; by more
+where nothing else speaks against the pair (:data:`FALSE_ALARM`)."""
 
 DISAGREEMENT: Final = math.log(1.10)
 """Like pairs disagree when they spread by more than 10 %, twice what the published
@@ -51,6 +52,8 @@ class Contradiction:
 
     pattern: Observation
     flow: Observation
+    sure: bool = True
+    """Whether chance makes none so large on a whole machine."""
 
     @property
     def text(self) -> str:
@@ -162,6 +165,8 @@ def check_consistency(topology: Topology, observations: Sequence[Observation]) -
             f"; and {against[0].text}"
         )
         left_out |= dict.fromkeys(sorted(names), reason)
+    doubted = {o.name for group in disagreeing for o in group.samples}
+    contradictions = tuple(c for c in contradictions if c.sure or c.flow.name in doubted)
     agreeing = {
         o.name: group for group in groups if group not in disagreeing for o in group.samples
     }
@@ -221,7 +226,7 @@ def _noise(groups: Sequence[LikePairs]) -> float:
 def _contradictions(observations: Sequence[Observation], noise: float) -> tuple[Contradiction, ...]:
     alone = {o.pattern.pairs[0]: o for o in observations if len(o.pattern.flows) == 1}
     compared = sum(len(o.pattern.flows) for o in observations)
-    sigmas = max(SIGMAS, -float(ndtri(FALSE_ALARM / max(1, compared))))
+    surely = -float(ndtri(FALSE_ALARM / max(1, compared)))
     found = []
     for pattern in observations:
         for flow in pattern.pattern.flows:
@@ -229,8 +234,9 @@ def _contradictions(observations: Sequence[Observation], noise: float) -> tuple[
             if single is None or single is pattern:
                 continue
             errors = [o.sigma if math.isfinite(o.sigma) else noise for o in (pattern, single)]
-            margin = sigmas * math.hypot(*errors)
+            margin = math.hypot(*errors)
             scale = flow.size_bytes / single.pattern.total_bytes
-            if math.log(single.seconds * scale / pattern.seconds) > margin:
-                found.append(Contradiction(pattern=pattern, flow=single))
+            excess = math.log(single.seconds * scale / pattern.seconds) / margin
+            if excess > SIGMAS:
+                found.append(Contradiction(pattern=pattern, flow=single, sure=excess > surely))
     return tuple(found)
