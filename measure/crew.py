@@ -6,7 +6,6 @@ Everything here is in ranks; patterns and plans are the coordinator's
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -28,6 +27,7 @@ from topocal.measure.orders import (
 )
 from topocal.measure.waits import complaint
 from topocal.topo.errors import MeasurementError, TopocalError
+from topocal.topo.units import format_seconds
 
 if TYPE_CHECKING:
     from topocal.measure.worker import Member
@@ -121,7 +121,7 @@ class Crew:
         rank = next((r for r, why in failed.items() if "closed" in why), min(failed))
         if "closed" in failed[rank]:
             raise complaint(f"{self.name(rank)} is gone: its connection was closed")
-        raise complaint(f"{self.name(rank)} did not answer within {limit_s:.0f} s")
+        raise complaint(f"{self.name(rank)} did not answer within {format_seconds(limit_s)}")
 
     def survey(self) -> dict[int, Surveyed]:
         """What every rank is."""
@@ -137,10 +137,10 @@ class Crew:
                 continue
             best: tuple[float, float] | None = None
             for _ in range(_PINGS):
-                before = time.monotonic()
+                before = self.member.clock()
                 self.tell({rank: Tick()})
                 clock = self._answers([rank], Ready)[rank].clock
-                after = time.monotonic()
+                after = self.member.clock()
                 found = after - before, clock - (before + after) / 2
                 best = found if best is None else min(best, found)
             assert best is not None
@@ -179,7 +179,7 @@ class Crew:
         if 0 in orders:
             self.member.arrange(orders[0])
         self._answers(others, Ready)
-        at = time.monotonic() + _LEAD_S + _LEAD_PER_RANK_S * len(others)
+        at = self.member.clock() + _LEAD_S + _LEAD_PER_RANK_S * len(others)
         self.tell({r: Start(at=at + self.offsets_s.get(r, 0.0)) for r in others})
         reports: dict[int, Report] = {}
         if 0 in orders:
@@ -272,7 +272,7 @@ def _obey(member: Member, order: Order, limit_s: float) -> Answer:
                 member.prepare(order)
             case Exchange():
                 member.arrange(order)
-                member.control.scatter({0: Ready(clock=time.monotonic())}, limit_s)
+                member.control.scatter({0: Ready(clock=member.clock())}, limit_s)
                 start = _next_order(member, limit_s)
                 if isinstance(start, Start):
                     return member.exchange(order, start.at)
@@ -281,4 +281,4 @@ def _obey(member: Member, order: Order, limit_s: float) -> Answer:
                 pass
     except TopocalError as error:
         return Report(failed=error.what)
-    return Ready(clock=time.monotonic())
+    return Ready(clock=member.clock())

@@ -128,6 +128,9 @@ class Member:
         When the others do not come.
     """
 
+    clock = staticmethod(time.monotonic)
+    """What times are read from."""
+
     def __init__(
         self,
         group: Any = None,
