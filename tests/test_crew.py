@@ -390,7 +390,7 @@ def test_what_stands_apart_is_measured_again() -> None:
 
     def seconds(order: Exchange) -> float:
         count[0] += bool(order.receives)
-        return 0.06 if count[0] == 19 else 0.02
+        return 0.06 if order.receives and count[0] == 19 else 0.02
 
     #   Reference: 7 to find its size, 7 as a base; 1 warm-up; then repeats, the fourth is late.
     ranks = group(3, seconds=seconds)
@@ -407,7 +407,7 @@ def test_a_machine_that_has_changed_is_measured_again() -> None:
 
     def seconds(order: Exchange) -> float:
         count[0] += bool(order.receives)
-        return 0.04 if count[0] >= 20 else 0.02
+        return 0.04 if order.receives and count[0] >= 20 else 0.02
 
     ranks = group(3, seconds=seconds)
     found, said = measured(ranks, plan_of(peer("gpu1", "gpu2")))
