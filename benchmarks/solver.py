@@ -30,11 +30,12 @@ from topocal.published import tell
 from topocal.solve.adaptive import calibrate
 from topocal.solve.candidates import RECEIVER, with_candidates
 from topocal.solve.fit import fit
+from topocal.solve.hypotheses import nominal_prior
 from topocal.solve.intervals import what_is_known
 from topocal.solve.model import Model
 from topocal.solve.predict import predict
 from topocal.solve.rows import Observation
-from topocal.solve.sharing import fit_sharing, nominal_prior
+from topocal.solve.sharing import fit_sharing
 from topocal.solve.status import Status
 from topocal.topo.busiest import busiest
 from topocal.topo.capacities import Capacities

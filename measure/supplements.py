@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["TELLS", "Alone", "Contrast", "contrasts", "lone_flows"]
 
-TELLS: Final = 1.2
-"""A second fan must differ by 20 % between taking turns and sharing: several deviations of
-common noise, and what two senders make that are 20 % slower than the two fastest."""
+TELLS: Final = 1.1
+"""A second fan must differ by 10 % between taking turns and sharing: twice what two figures of
+5 % noise and twenty repeats differ by in one of a thousand cases, and what two senders make
+that are 10 % slower than the two fastest."""
 
 _WIDEST: Final = 8
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
+from topocal.solve.hypotheses import Fit
 from topocal.solve.model import Certificate
 from topocal.solve.optimality import certify_l1, least_largest_error
-from topocal.solve.sharing import Fit
 
 __all__ = ["certify"]
 

@@ -23,9 +23,10 @@ from topocal.solve.candidates import Candidates
 from topocal.solve.estimate import PRIOR, PRIOR_UNIT, huber
 from topocal.solve.fading import TWO_SIDED, Crowd, Faded, Fading
 from topocal.solve.fading_score import FEW, Counts, pooled_scores, score, scores
+from topocal.solve.hypotheses import Fit, nominal_prior
 from topocal.solve.intervals import Knowledge
 from topocal.solve.rows import Observation, Rows
-from topocal.solve.sharing import Fit, SharingVerdict, fit_sharing, nominal_prior
+from topocal.solve.sharing import SharingVerdict, fit_sharing
 
 __all__ = ["Crowded", "fit_with_fading"]
 

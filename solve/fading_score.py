@@ -24,9 +24,9 @@ from scipy.sparse.linalg import splu
 from topocal.solve.candidates import like
 from topocal.solve.estimate import HUBER, Cost, huber, soft_slopes
 from topocal.solve.fading import Crowd
+from topocal.solve.hypotheses import Fit, nominal_prior
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
-from topocal.solve.sharing import Fit, nominal_prior
 from topocal.topo.incidence import incidence
 from topocal.topo.topology import Topology
 

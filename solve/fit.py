@@ -22,6 +22,7 @@ from topocal.solve.consistency import Consistency, check_consistency
 from topocal.solve.fading import Fading
 from topocal.solve.fading_fit import Crowded, fit_with_fading
 from topocal.solve.groups import infer_topology
+from topocal.solve.hypotheses import nominal_prior
 from topocal.solve.intervals import Knowledge, what_is_known
 from topocal.solve.model import (
     FASTEST_BPS,
@@ -33,7 +34,7 @@ from topocal.solve.model import (
 )
 from topocal.solve.observe import Observed, observe
 from topocal.solve.rows import Observation
-from topocal.solve.sharing import SharingVerdict, nominal_prior
+from topocal.solve.sharing import SharingVerdict
 from topocal.solve.status import CLEAR_SIGMAS, Status
 from topocal.topo.errors import InputError, one_line
 from topocal.topo.resource import Resource, Sharing
