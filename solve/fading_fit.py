@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve.candidates import Candidates
-from topocal.solve.estimate import PRIOR, PRIOR_UNIT, huber
+from topocal.solve.estimate import PRIOR, PRIOR_UNIT, estimate, huber
 from topocal.solve.fading import TWO_SIDED, Crowd, Faded, Fading
 from topocal.solve.fading_score import FEW, Counts, pooled_scores, score, scores
 from topocal.solve.hypotheses import Fit, nominal_prior
@@ -45,7 +45,7 @@ ROUNDS: Final = 4
 SETTLED: Final = 0.25
 """Steps of less than a quarter of its error do not matter."""
 
-HOPELESS: Final = 0.7
+HOPELESS: Final = 0.5
 """A loss that buys less than this of what it must is not tried further."""
 
 MANY: Final = 5000
@@ -112,14 +112,25 @@ def fit_with_fading(candidates: Candidates, observations: Sequence[Observation])
     plain, suspects = best.fit, []
     for by in Crowd if len(observations) <= MANY else (Crowd.PATTERN,):
         counts = Counts.of(by, plain.rows, candidates.topology)
-        seen = max(scores(plain, counts), key=lambda s: s.loss / s.error)
-        if SUSPICIOUS * seen.error < seen.loss < LARGEST_LOSS:
+        seen, start = max(scores(plain, counts), key=lambda one: one[0].loss / one[0].error)
+        if SUSPICIOUS * seen.error < seen.loss < LARGEST_LOSS and _promises(
+            plain, start, counts, seen.loss
+        ):
             suspects.append((seen.loss / seen.error, by, counts, seen.loss))
     for _, by, counts, loss in sorted(suspects, key=lambda one: -one[0]):
         least = best.fading.advantage if best.fading else VERY_STRONG
         found = _fitted(plain, by, counts, loss, observations, least)
         best = best if found is None else found
     return best
+
+
+def _promises(plain: Fit, start: Fit, counts: Counts, loss: float) -> bool:
+    """Whether a quick fit, from where the loss looked best and with no more resources than
+    there, comes near to being worth it."""
+    rows = _Lengthened(counts, loss)(start.rows)
+    quick = estimate(rows, nominal_prior(start.topology), start.active, start.estimate)
+    tried = replace(start, rows=rows, estimate=quick)
+    return _cost(plain) - _cost(tried) > HOPELESS * VERY_STRONG
 
 
 def _fitted(

@@ -131,9 +131,10 @@ class Score:
     crowding: Floats
 
 
-def scores(fit: Fit, counts: Counts) -> Iterator[Score]:
-    """Of the fit as it is, and without what only many flows at once ever needed."""
-    yield score(fit, counts, 0.0, fit.active)
+def scores(fit: Fit, counts: Counts) -> Iterator[tuple[Score, Fit]]:
+    """Of the fit as it is, and without what only many flows at once ever needed; each with
+    where to fit on from."""
+    yield score(fit, counts, 0.0, fit.active), fit
     rows = fit.rows
     x = np.where(fit.active, fit.estimate.x, -np.inf)
     top = first_busiest(rows.log_load, x)
@@ -149,8 +150,14 @@ def scores(fit: Fit, counts: Counts) -> Iterator[Score]:
     prior = nominal_prior(fit.topology)
     moved = fit.estimate.x.copy()
     moved[aside] = np.where(np.isfinite(prior[aside]), prior[aside], -np.inf)
-    without = replace(fit, estimate=replace(fit.estimate, x=moved))
-    yield score(without, counts, 0.0, fit.active & np.isfinite(moved), fixed=aside)
+    active = fit.active & np.isfinite(moved)
+    without = replace(
+        fit,
+        estimate=replace(fit.estimate, x=moved),
+        active=active,
+        numbers=max(0, fit.numbers - int(np.count_nonzero(fit.active & ~active))),
+    )
+    yield score(without, counts, 0.0, active, fixed=aside), without
 
 
 def score(
