@@ -368,6 +368,37 @@ def test_an_answer_is_never_behind_the_baselines_or_the_best_whole_one_by_much(
     assert min(c.busy_s for c in answer.candidates) <= best * (1 + 1e-2) + 1e-12
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.integers(-9, 9), min_size=4, max_size=4),
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.lists(st.integers(0, 3), min_size=1, unique=True),
+            st.integers(0, 8),
+        ),
+        min_size=1,
+        max_size=10,
+    ),
+)
+def test_rates_and_sizes_may_lie_orders_of_magnitude_apart(
+    powers: list[int], asked: list[tuple[int, list[int], int]]
+) -> None:
+    rates = [10.0**power for power in powers]
+    costs = costs_of(4, senders(rates, 4))
+    requests = [
+        wanted(target, holders, (10**size,), f"p{k}")
+        for k, (target, holders, size) in enumerate(asked)
+    ]
+    answer = assign(costs, requests, min_split_bytes=1)
+    assert answer.finish_s >= answer.bound_s * (1 - 1e-9)
+    # All holders of a region at once.
+    for target, holders, size in asked:
+        if target not in holders:
+            least = 10.0**size / sum(rates[h] for h in holders)
+            assert answer.bound_s >= least * (1 - 1e-3)
+
+
 @settings(deadline=None, max_examples=40)
 @given(instances(), st.randoms(use_true_random=False))
 def test_the_order_of_requests_does_not_matter(

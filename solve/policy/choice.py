@@ -9,6 +9,7 @@ without bytes go to their lowest holder.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,22 @@ class Choice:
     def even(self) -> Floats:
         """Shape (E,): the same share for every holder of a group."""
         return 1.0 / np.diff(self.start)[self.entry_group].astype(np.float64)
+
+    @cached_property
+    def whole_s(self) -> Floats:
+        """Shape (E,): how long a group's bytes take when all come from one holder alone."""
+        slowest = self.cost_s.tocsc()[:, self.entry_pair].max(axis=0)
+        whole: Floats = np.asarray(slowest.todense()).ravel() * self.size_bytes[self.entry_group]
+        return whole
+
+    @cached_property
+    def quickest(self) -> Floats:
+        """Shape (E,): all of a group from the holder that is the quickest alone."""
+        least = np.minimum.reduceat(self.whole_s, self.start[:-1])[self.entry_group]
+        place = np.where(self.whole_s <= least, np.arange(len(least)), len(least))
+        shares = np.zeros(len(least))
+        shares[np.minimum.reduceat(place, self.start[:-1])] = 1.0
+        return shares
 
     def bytes_of(self, shares: Floats) -> Floats:
         """Shape (P,): bytes of each pair."""

@@ -27,6 +27,7 @@ MOST_UNKNOWNS: Final = 600
 
 _OPTIONS: Final = {"parallel": "off", "mip_max_nodes": 100, "random_seed": 0}
 _PATIENCE_S: Final = 3600.0
+_TOO_LONG: Final = 1e4
 _GAP: Final = 1e-3
 
 
@@ -48,12 +49,14 @@ def least_busy_whole(choice: Choice, regions: Regions) -> Ints | None:
     kind = np.repeat(np.arange(len(kinds)), lengths)
     first = np.repeat(np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
     entry = choice.start[kinds[kind, 0]] + np.arange(len(kind)) - first
-    unit_s = choice.busiest_s(choice.even)
+    unit_s = min(choice.busiest_s(choice.even), choice.busiest_s(choice.quickest))
     if unit_s <= 0:
         return None
     size = kinds[kind, 1].astype(np.float64)
     matrix = choice.cost_s.tocsc()[:, choice.entry_pair[entry]]
     matrix = csr_array(matrix @ diags_array(size / unit_s))
+    # One region there already takes too long: the program need not know how much too long.
+    matrix.data = np.minimum(matrix.data, _TOO_LONG)
     fixed = choice.cost_s @ choice.fixed_bytes / unit_s
     used = np.flatnonzero((np.diff(matrix.indptr) > 0) | (fixed > 0))
     sums = csr_array((np.ones(len(kind)), (kind, np.arange(len(kind)))))
