@@ -179,6 +179,9 @@ class Coordinator:
                 for name, (s, r) in counts.items()
             }
         )
+        if self._step == 0:
+            rates = self._crew.copy()
+            self._journal.copies({self._crew.names[r]: rate for r, rate in rates.items()})
 
     def _measure_all(self, plan: Plan, due: Sequence[Batch]) -> None:
         reference = _Reference(self, due)

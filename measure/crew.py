@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from topocal.measure.orders import (
     Answer,
+    Copied,
+    Copy,
     Exchange,
     Message,
     Order,
@@ -153,6 +155,19 @@ class Crew:
             self.member.prepare(orders[0])
         self._answers([r for r in orders if r != 0], Ready)
 
+    def copy(self) -> dict[int, float]:
+        """Bytes per second of a copy within each rank's memory, one rank of a host at a time."""
+        found: dict[int, float | None] = {0: self.member.copy_Bps(self.timeout_s)}
+        of_host: dict[str, list[int]] = {}
+        for rank in self.others:
+            of_host.setdefault(self.surveys[rank].host, []).append(rank)
+        for turn in range(max(map(len, of_host.values()), default=0)):
+            ranks = [members[turn] for members in of_host.values() if turn < len(members)]
+            self.tell(dict.fromkeys(ranks, Copy()))
+            answers = self._answers(ranks, Copied)
+            found |= {rank: answer.rate_Bps for rank, answer in answers.items()}
+        return {rank: rate for rank, rate in found.items() if rate is not None}
+
     def wait(self, seconds: float) -> None:
         """The next order may take so long."""
         self.tell(dict.fromkeys(self.others, Wait(seconds=seconds)))
@@ -270,6 +285,8 @@ def _obey(member: Member, order: Order, limit_s: float) -> Answer:
                 return member.survey()
             case Prepare():
                 member.prepare(order)
+            case Copy():
+                return Copied(rate_Bps=member.copy_Bps(limit_s))
             case Exchange():
                 member.arrange(order)
                 member.control.scatter({0: Ready(clock=member.clock())}, limit_s)

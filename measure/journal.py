@@ -75,6 +75,7 @@ class _Line(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     reason: str = ""
     remark: str | None = None
     links: dict[str, str] | None = None
+    copies: dict[str, float] | None = None
 
 
 def journal_path(output: str | Path) -> Path:
@@ -114,6 +115,7 @@ class Journal:
         self._seconds: list[float] = []
         self._remarks: list[str] = []
         self._links: dict[str, str] = {}
+        self._copies: dict[str, float] = {}
         self._samples: list[tuple[int, int, Sample]] = []  # batch's step, session, sample
         self._reasons: dict[tuple[int, int], str] = {}
         self._file: int | None = None
@@ -199,6 +201,8 @@ class Journal:
             self._remarks.append(line.remark)
         elif line.links is not None:
             self._links |= line.links
+        elif line.copies is not None:
+            self._copies |= line.copies
 
     def _append(self, line: _Line) -> None:
         """One line at the end, on disk when this returns."""
@@ -286,6 +290,12 @@ class Journal:
             self._append(line)
             self._take(line)
 
+    def copies(self, rates_Bps: Mapping[str, float]) -> None:
+        """What endpoints copy within their own memory; raises as :meth:`add`."""
+        line = _Line(copies=dict(rates_Bps))
+        self._append(line)
+        self._take(line)
+
     # What is taken out.
 
     def measured(self, step: int) -> set[Key]:
@@ -322,6 +332,8 @@ class Journal:
                 remarks.append(f"measured by a group of {len(groups[number] or ())}")
             if remarks:
                 provenance["remarks"] = remarks
+            if self._copies:
+                provenance["local_copy_Bps"] = dict(self._copies)
             if self._links:
                 provenance["links"] = dict(self._links)
             runs.append(Run(provenance=provenance, source=str(self.path or "")))

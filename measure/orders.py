@@ -5,6 +5,7 @@ Ranks other than the first do what they are told and know nothing of plans::
     coordinator (rank 0)                      every other rank
     Survey                             ->     memory, host, versions        -> Surveyed
     Prepare                            ->     buffers                       -> Ready
+    Copy                               ->     within its memory, timed      -> Copied
     Exchange                           ->     receive buffers overwritten   -> Ready
     Start (when)                       ->     messages, timed               -> Report
     Wait                               ->     the next order may take a while
@@ -19,6 +20,8 @@ import msgspec
 
 __all__ = [
     "Answer",
+    "Copied",
+    "Copy",
     "Exchange",
     "Message",
     "Order",
@@ -71,6 +74,16 @@ class Prepare(Message, frozen=True, kw_only=True):
     sends: int
     receives: int
     bytes_each: int
+
+
+class Copy(Message, frozen=True, kw_only=True):
+    """Copy a buffer to another within your own memory."""
+
+
+class Copied(Message, frozen=True, kw_only=True):
+    """Bytes per second of a copy; ``None`` where there are no two buffers for it."""
+
+    rate_Bps: float | None
 
 
 class Send(msgspec.Struct, frozen=True, array_like=True):
@@ -144,8 +157,8 @@ class Report(Message, frozen=True, kw_only=True):
     link: str | None = None
 
 
-Order = Survey | Tick | Prepare | Exchange | Start | Wait | Stop
-Answer = Surveyed | Ready | Report
+Order = Survey | Tick | Prepare | Copy | Exchange | Start | Wait | Stop
+Answer = Surveyed | Ready | Copied | Report
 
 _Any = TypeVar("_Any", bound=Message)
 

@@ -43,8 +43,8 @@ class Key:
     Attributes
     ----------
     type
-        ``text``, ``integer``, ``number``, ``flag``, ``texts`` (a list) or ``table``
-        (text by text).
+        ``text``, ``integer``, ``number``, ``flag``, ``texts`` (a list), ``table``
+        (text by text) or ``numbers`` (number by text).
     unit
         Of a quantity, ``None`` for others.
     must_agree
@@ -74,6 +74,10 @@ def _is_time_stamp(value: str) -> bool:
     return (
         re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", value) is not None
     )
+
+
+def _are_rates(values: Mapping[str, float]) -> bool:
+    return all(math.isfinite(v) and v > 0 for v in values.values())
 
 
 def _are_distinct(values: Sequence[str]) -> bool:
@@ -138,6 +142,12 @@ KEYS: Final[Mapping[str, Key]] = {
     "emulated": Key(
         type="text", must_agree=True, meaning="Name of the emulated fabric, if it was one."
     ),
+    "local_copy_Bps": Key(
+        type="numbers",
+        unit="B/s",
+        meaning="What each endpoint copies from one place of its own memory to another.",
+        check=_are_rates,
+    ),
     "links": Key(type="table", meaning="State of each link under load, by link."),
     "kernel": Key(type="text", meaning="Release of the operating system's kernel."),
     "python": Key(type="text", meaning="Version of Python."),
@@ -159,6 +169,13 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "table": lambda v: (
         isinstance(v, Mapping)
         and all(isinstance(k, str) and isinstance(i, str) for k, i in v.items())
+    ),
+    "numbers": lambda v: (
+        isinstance(v, Mapping)
+        and all(
+            isinstance(k, str) and isinstance(i, int | float) and not isinstance(i, bool)
+            for k, i in v.items()
+        )
     ),
 }
 

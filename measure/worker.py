@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from statistics import median
 from typing import Any, Final
 
 import torch
@@ -45,6 +46,8 @@ __all__ = ["Member", "default_backend", "join", "leave"]
 
 _JOIN_S: Final = 300.0
 """How long ranks may take to find each other: a large job starts its processes over minutes."""
+
+_COPIES: Final = 5
 
 _PR_SET_TIMERSLACK: Final = 29  # linux/prctl.h
 
@@ -238,6 +241,20 @@ class Member:
                 f"rank {self.rank} has no room for its buffers: {first_line(error)}",
                 remedy="measure smaller sizes",
             ) from error
+
+    def copy_Bps(self, limit_s: float) -> float | None:
+        """Bytes per second of a copy within this rank's memory: the median of a few."""
+        if not (self._sent and self._received):
+            return None
+        until = time.monotonic() + limit_s
+        times = []
+        for _ in range(_COPIES):
+            self._device.settle(until)
+            start = time.monotonic()
+            self._received[0].copy_(self._sent[0])
+            self._device.settle(until)
+            times.append(time.monotonic() - start)
+        return float(self._sent[0].numel() / median(times))
 
     def _new(self, size: int) -> Any:
         return torch.zeros(size, dtype=torch.uint8, device=self._device.place)

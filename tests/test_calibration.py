@@ -544,7 +544,8 @@ def test_merging_does_not_depend_on_order_and_keeps_runs_apart() -> None:
 def test_every_key_says_what_it_is() -> None:
     for name, key in KEYS.items():
         assert key.meaning.endswith((".", "…")), name
-        assert key.type in ("text", "integer", "number", "flag", "texts", "table"), name
+        kinds = ("text", "integer", "number", "flag", "texts", "table", "numbers")
+        assert key.type in kinds, name
         assert name.endswith("_s") == (key.unit == "s"), name
     agree = {name for name, key in KEYS.items() if key.must_agree}
     assert {"backend", "ranks", "environment", "machine", "libraries", "clock"} <= agree
@@ -564,6 +565,10 @@ def test_every_key_says_what_it_is() -> None:
         ("ranks", ["gpu0", "gpu0"]),
         ("ranks", "gpu0"),
         ("environment", {"A": 1}),
+        ("local_copy_Bps", {"gpu0": "fast"}),
+        ("local_copy_Bps", {"gpu0": 0.0}),
+        ("local_copy_Bps", {"gpu0": math.inf}),
+        ("local_copy_Bps", {"gpu0": True}),
         ("issue", "loudly"),
         ("verified", "yes"),
         ("run", ""),

@@ -121,6 +121,9 @@ def test_a_plan_in_processes_started_here(tmp_path: Path) -> None:
     assert run_.provenance["ranks"] == ["gpu0", "gpu1", "gpu4"]
     assert run_.provenance["placement"] == {"gpu0": "0", "gpu1": "0", "gpu4": "0"}
     assert run_.provenance["verified"] is True
+    # Each of the three sends and receives, and so has two buffers to copy between.
+    assert run_.provenance["local_copy_Bps"].keys() == {"gpu0", "gpu1", "gpu4"}
+    assert summary["relays"] == {}  # One host, and nothing that leaves it.
     assert run_.provenance["libraries"]["torch"]
     assert run_.provenance["environment"]["GLOO_SOCKET_IFNAME"] == "lo"
     assert "issue" not in run_.provenance

@@ -118,6 +118,9 @@ class FakeMember:
     def prepare(self, order: Prepare) -> None:
         self.prepared.append(order)
 
+    def copy_Bps(self, limit_s: float) -> float | None:
+        return 1e9 * (1 + self.rank) if self.rank != 1 else None
+
     def arrange(self, order: Exchange) -> None:
         pass
 
@@ -361,6 +364,7 @@ def test_a_plan_is_measured() -> None:
         Prepare(sends=1, receives=0, bytes_each=8),
         Prepare(sends=1, receives=1, bytes_each=8),
     ]
+    assert found.runs[0].provenance["local_copy_Bps"] == {"gpu0": 1e9, "gpu2": 3e9}
     assert said == ["buffers: 16 B on rank 0 (gpu0), 40 B in all"]
 
 

@@ -60,6 +60,7 @@ def test_what_is_put_in_comes_out(tmp_path: Path) -> None:
     journal.remark("odd")
     journal.remark("odd")
     journal.links({"gpu0": "16.0 GT/s x16"})
+    journal.copies({"gpu0": 2e9})
     journal.close(done=False)
     again = opened(path, resume=True)
     for found in (journal.measurements(), again.measurements()):
@@ -74,6 +75,7 @@ def test_what_is_put_in_comes_out(tmp_path: Path) -> None:
             "duration_s": 2.5,
             "remarks": ["odd"],
             "links": {"gpu0": "16.0 GT/s x16"},
+            "local_copy_Bps": {"gpu0": 2e9},
         }
         decode_calibration(encode_calibration(found), file="x")
     assert [s.seconds for s in again.measurements(1).samples] == [3e-3]
