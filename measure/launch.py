@@ -272,7 +272,7 @@ class _Launch:
             self._look(_POLL_S)
             if self._first_sign():
                 until = time.monotonic() + _GRACE_S
-                while time.monotonic() < until and not self._dead():
+                while time.monotonic() < until and all(map(self._aborted, self._dead())):
                     self._look(_POLL_S)
                 self._look(0.0)
                 raise self._reason()
@@ -304,13 +304,20 @@ class _Launch:
         self._looked = now
 
     def _dead(self) -> list[int]:
-        """Ranks that were killed, or ended badly without a word."""
+        """Ranks that were killed, or ended badly without a word, the first one first.
+
+        Who aborted comes last: a backend may do that because of another one's death.
+        """
         told = {f.rank for f in self._failures}
-        return [
+        dead = [
             rank
             for rank, status in self._statuses.items()
             if os.WIFSIGNALED(status) or (status and rank not in told)
         ]
+        return sorted(dead, key=self._aborted)
+
+    def _aborted(self, rank: int) -> bool:
+        return os.WTERMSIG(self._statuses[rank]) == signal.SIGABRT
 
     def _stopped(self) -> list[int]:
         now = time.monotonic()

@@ -120,6 +120,20 @@ def test_the_cause_is_told_and_not_what_came_of_it() -> None:
     assert lines == ["MeasurementError rank 1 (gpu1) was killed by SIGKILL", "left []"]
 
 
+def test_who_aborts_for_another_ones_death_is_not_blamed() -> None:
+    lines = told("""
+        reading, writing = os.pipe()
+        def work(place):
+            if place.rank == 1:
+                os.write(writing, b"xx")
+                os.kill(os.getpid(), signal.SIGKILL)
+            os.read(reading, 1)
+            os.abort()
+        run(work)
+    """)
+    assert lines == ["MeasurementError rank 1 (gpu1) was killed by SIGKILL", "left []"]
+
+
 def test_an_own_fault_comes_before_a_complaint() -> None:
     lines = told("""
         reading, writing = os.pipe()
