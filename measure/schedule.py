@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from topocal.measure.orders import Exchange, Receive, Send
-from topocal.measure.patterns import PatternKind, kind_of
 from topocal.measure.plan import Plan
 from topocal.topo.errors import InputError, one_line
 from topocal.topo.flow import Pattern
@@ -67,18 +66,10 @@ def batches(
         for size in plan.sizes_bytes:
             for issue in issues:
                 due = [
-                    p.scaled(size)
-                    for p in possible
-                    if (tuple(p.pairs), size, issue) not in known
-                    and not (issue != issues[0] and _is_alike(p))
+                    p.scaled(size) for p in possible if (tuple(p.pairs), size, issue) not in known
                 ]
                 for together in _disjoint(due):
                     yield Batch(number, issue, tuple(together))
-
-
-def _is_alike(pattern: Pattern) -> bool:
-    """Whether it makes no difference how its messages are issued: nobody has two at once."""
-    return kind_of(pattern) is PatternKind.PEER
 
 
 def _disjoint(patterns: Sequence[Pattern]) -> list[list[Pattern]]:
