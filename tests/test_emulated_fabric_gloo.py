@@ -44,7 +44,8 @@ pytestmark = [
 ]
 
 MiB = 2.0**20
-HELD_OUT = 8
+HELD_OUT = 11
+"""So many that one bad one does not move the ninth decile."""
 
 CALIBRATE = r"""
 import json, sys
@@ -193,12 +194,12 @@ def test_a_slow_direction_a_half_duplex_link_and_a_hidden_limit(tmp_path: Path) 
     faults = {
         "slow": ["switch3->socket1=0.6"],
         "half_duplex": ["gpu2->switch1"],
-        "ingress": ["gpu5=25MB/s"],
+        "ingress": ["gpu5=35MB/s"],
     }
     shape = with_faults(find_shape("b70"), **faults)
     truth = shape.visible_Bps
     # A limit for all that an endpoint takes in is in series with its link, and shows as that.
-    expected = {**truth, "switch2->gpu5": 25e6}
+    expected = {**truth, "switch2->gpu5": 35e6}
     # What only binds behind these two can be no more than bounded.
     for name in ("gpu2<->switch1", "gpu2->switch1", "switch1->gpu2", "socket1->switch2"):
         expected.pop(name, None)
