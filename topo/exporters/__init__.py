@@ -1,0 +1,1 @@
+"""A machine and its capacities in the formats of other programs."""
