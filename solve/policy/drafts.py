@@ -1,8 +1,8 @@
 """Candidates made from shares: whole regions and split ones, rounded, improved, polished.
 
 Shares that spread the bytes end together but ask for many small quotas; shares with few
-holders round well.  Both are tried, each as it is rounded and after local search; the best of
-the whole and the best of the split ones are polished by simulated finish.
+holders round well.  Both are tried, each as it is rounded and after local search; the best few of
+the whole and of the split ones are polished by simulated finish.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ __all__ = ["Way", "drafts"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+_POLISHED: Final = 3
+"""So many of the whole and of the split ones, the best first."""
 
 _ENOUGH: Final = 2e-3
 """A finish this near to the bound, relative, needs no further search."""
@@ -90,11 +93,16 @@ def drafts(
             _, finish = judge.race(
                 [choice.bytes_of(shares_of(choice, d.pieces, d.held)) for d in mine]
             )
-            best = mine[int(np.argmin(finish))]
             enough_s = bound_s * (1.0 + _ENOUGH)
-            held, _ = polished(choice, judge, best.pieces, best.held, enough_s)
-            if (held != best.held).any():
-                found.append(replace(best, name=f"{best.name}, polished", held=held))
+            for k in np.argsort(finish, kind="stable")[:_POLISHED].tolist():
+                if not np.isfinite(finish[k]):
+                    break
+                draft = mine[k]
+                held, least = polished(choice, judge, draft.pieces, draft.held, enough_s)
+                if (held != draft.held).any():
+                    found.append(replace(draft, name=f"{draft.name}, polished", held=held))
+                if least <= enough_s:
+                    break
     return [_way(choice, table, draft) for draft in found]
 
 
