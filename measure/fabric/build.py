@@ -70,9 +70,9 @@ def build(blueprint: Blueprint) -> list[int]:
         with inside_network(networks[rank]):
             _run("ip", endpoint_lines(blueprint, rank))
             lines = []
-            rate = own_limit(blueprint, endpoint)
-            if rate is not None:
-                lines += limit_device(INTERFACE, rate, [addresses[rank]])
+            own = own_limit(blueprint, endpoint)
+            if own is not None:
+                lines += limit_device(INTERFACE, own, [addresses[rank]])
             hidden = blueprint.ingress_of(endpoint)
             if hidden is not None:
                 sources = [addresses[blueprint.rank[name]] for name in hidden.sources]

@@ -123,11 +123,12 @@ class _Holder:
         signal.set_wakeup_fd(at_exit)
         while True:
             if not self._wire.has_message:
-                ready, _, _ = select.select([self._wire, wakeup], [], [])
+                asked = self._wire.fileno()
+                ready, _, _ = select.select([asked, wakeup], [], [])
                 if wakeup in ready:
                     os.read(wakeup, 4096)
                     self._bury()
-                if self._wire not in ready:
+                if asked not in ready:
                     continue
             received = self._wire.receive()
             if received is None:

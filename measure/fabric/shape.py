@@ -250,9 +250,9 @@ def _guess(sending: int, receiving: int, link: Link) -> float:
     """Times an endpoint's capacity, by how many endpoints lie on either side."""
     if sending == receiving:
         back = link.reverse is not None and link.reverse < link.id
-        return sending**_CROWD * (_BACK if back else 1.0)
+        return math.pow(sending, _CROWD) * (_BACK if back else 1.0)
     few = max(1, min(sending, receiving))
-    return few**_CROWD * (_DOWN if receiving < sending else 1.0)
+    return math.pow(few, _CROWD) * (_DOWN if receiving < sending else 1.0)
 
 
 def _refuse_rules(topology: Topology) -> None:
