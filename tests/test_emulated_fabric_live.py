@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -435,9 +436,12 @@ def _above(pid: int) -> int:
 # The command.
 
 
+TOPOCAL = (sys.executable, "-m", "topocal", "fabric")
+
+
 def topocal(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "topocal", "fabric", *arguments],
+        [*TOPOCAL, *arguments],
         capture_output=True,
         text=True,
         timeout=60,
@@ -449,6 +453,40 @@ def test_the_command_runs_at_every_endpoint(possible: None) -> None:
     done = topocal("--like", "two-nodes", "--", "sh", "-c", "echo $RANK:$LOCAL_RANK:$(uname -n)")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split()) == [f"{r}:{r % 4}:node{r // 4}" for r in range(8)]
+
+
+def test_without_privileges_a_user_namespace_gives_them(possible: None) -> None:
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("drops privileges that it does not have, or setpriv is missing")
+    # Root keeps what it takes to map itself into a user namespace, as any other user may.
+    without = ["setpriv", "--bounding-set=-sys_admin,-net_admin", "--inh-caps=-all"]
+    done = subprocess.run(
+        [*without, *TOPOCAL, "--", "sh", "-c", "uname"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "no emulated fabric here" in done.stderr:
+        pytest.skip(done.stderr)
+    assert (done.returncode, done.stdout) == (0, "Linux\n" * 8), done.stderr
+
+
+def test_a_refusal_is_one_line_with_the_reason(possible: None) -> None:
+    """In a user namespace that may have no further networks."""
+    script = 'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh", *TOPOCAL, "--", "true"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "unshare:" in done.stderr.splitlines()[0][:9]:
+        pytest.skip(done.stderr)
+    assert done.returncode == 2
+    assert done.stderr.startswith("topocal: no emulated fabric here: unshare: ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_first_failure_ends_the_others(possible: None) -> None:

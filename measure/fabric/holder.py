@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
     try:
         own_user = isolate()
     except OSError as error:
-        wire.send({"refused": str(error)})
+        wire.send({"refused": _why(error)})
         return 1
     child = os.fork()
     if child == 0:
@@ -109,7 +109,7 @@ class _Holder:
         except OSError as error:
             self._wire.send(
                 {
-                    "failed": f"the fabric cannot be built: {error}",
+                    "failed": f"the fabric cannot be built: {_why(error)}",
                     "remedy": "it takes iproute2 and the kernel's veth, bridge, ifb and sch_htb",
                 }
             )
@@ -150,7 +150,7 @@ class _Holder:
                     if process is not None:
                         os.kill(process, message["signal"])
         except OSError as error:
-            reply = {"failed": str(error), "remedy": _REMEDIES[message["do"]]}
+            reply = {"failed": _why(error), "remedy": _REMEDIES[message["do"]]}
         finally:
             for file in files:
                 os.close(file)
@@ -225,6 +225,13 @@ class _Holder:
                 del self._process[number]
                 code = os.waitstatus_to_exitcode(status)
                 self._wire.send({"ended": number, "status": code})
+
+
+def _why(error: OSError) -> str:
+    """What an error of the system says, without its number."""
+    if error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 if __name__ == "__main__":
