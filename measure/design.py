@@ -15,7 +15,7 @@ serves several purposes is measured once.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -59,6 +59,7 @@ def design(
     clear_ratio: float = CLEAR_RATIO,
     budget_patterns: int | None = None,
     budget_s: float | None = None,
+    advance: Callable[[int, int], None] | None = None,
 ) -> Plan:
     """The patterns that pin every resource of a machine that can be pinned.
 
@@ -88,6 +89,8 @@ def design(
         From which ratio a bottleneck is clear.
     budget_patterns, budget_s
         Keep the most informative patterns within so many, and within so much expected time.
+    advance
+        Told how many resources have been looked at, and of how many, as it goes on.
 
     Raises
     ------
@@ -108,7 +111,7 @@ def design(
     drafts = Drafts()
     if supplements:
         _add_contrasts(setting, search, drafts, done)
-    _pin(setting, search, drafts, known)
+    _pin(setting, search, drafts, known, advance)
     if supplements:
         _add_checks(setting, search, drafts, done, known)
     return assemble(
@@ -145,10 +148,18 @@ def _add_contrasts(
         drafts.add(fan.rows, *setting.fan(fan.endpoint, fan.receives, fan.ratio))
 
 
-def _pin(setting: Setting, search: Search, drafts: Drafts, known: list[Verdict | None]) -> None:
+def _pin(
+    setting: Setting,
+    search: Search,
+    drafts: Drafts,
+    known: list[Verdict | None],
+    advance: Callable[[int, int], None] | None = None,
+) -> None:
     """A pattern for every class that nothing is known of yet; fills ``known``."""
     ready = _clear_already(search, drafts, known)
     for group, verdict in enumerate(known):
+        if advance is not None:
+            advance(group + 1, len(known))
         if verdict is not None:
             continue
         if group in ready:

@@ -367,7 +367,7 @@ def test_closed_standard_input(verb: str, run: Run, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("read",), "topocal read: Missing argument 'files'; see topocal read --help"),
+        (("read",), "topocal read: Missing argument 'FILE'; see topocal read --help"),
         (("read", "topo.txt", "--nope"), "No such option: --nope"),
         (("read", "--as"), "Option '--as' requires an argument"),
         (("show", "a", "b"), "unexpected extra argument"),

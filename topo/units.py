@@ -32,7 +32,16 @@ MOST_BYTES: Final = 1e18
 _DECIMAL: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _BINARY: Final = {"ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30, "ti": 2.0**40}
 _PREFIX: Final = _DECIMAL | _BINARY
-_SECONDS: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+_SECONDS: Final = {
+    "h": 3600.0,
+    "min": 60.0,
+    "s": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ns": 1e-9,
+}
 
 _NUMBER: Final = r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
 _BYTES: Final = re.compile(_NUMBER + r"([kKmMgGtT]i?)?([bB])?\s*")
@@ -86,7 +95,7 @@ def parse_rate(text: str | int | float) -> float:
 
 
 def parse_seconds(text: str | int | float) -> float:
-    """Seconds from ``"5us"``, ``"1.2 ms"``, ``"3"`` or a number.
+    """Seconds from ``"5us"``, ``"1.2 ms"``, ``"2min"``, ``"3"`` or a number.
 
     >>> parse_seconds("250 ms")
     0.25

@@ -7,6 +7,7 @@ error), 130 interrupted.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib.metadata import version as installed_version
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ import typer
 from topocal.commands.assign import assign
 from topocal.commands.calibrate import calibrate
 from topocal.commands.caps import caps
+from topocal.commands.completion import completion
 from topocal.commands.demo import demo
 from topocal.commands.diff import diff
 from topocal.commands.discover import discover
@@ -31,6 +33,7 @@ from topocal.commands.read import read
 from topocal.commands.report import report
 from topocal.commands.show import show
 from topocal.commands.simulate import simulate
+from topocal.help_pages import Command, Group
 from topocal.topo.errors import TopocalError
 
 __all__ = ["app", "main"]
@@ -40,6 +43,7 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="topocal",
+    cls=Group,
     help="How long concurrent transfers take on a machine of accelerators, and why.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -65,24 +69,25 @@ def _options(
     pass
 
 
-app.command(name="discover")(discover)
-app.command(name="gather")(gather)
-app.command(name="read")(read)
-app.command(name="show")(show)
-app.command(name="plan")(plan)
-app.command(name="measure")(measure)
-app.command(name="calibrate")(calibrate)
-app.command(name="fabric")(fabric)
-app.command(name="fit")(fit)
-app.command(name="predict")(predict)
-app.command(name="explain")(explain)
-app.command(name="simulate")(simulate)
-app.command(name="caps")(caps)
-app.command(name="price")(price)
-app.command(name="diff")(diff)
-app.command(name="report")(report)
-app.command(name="assign")(assign)
-app.command(name="demo")(demo)
+app.command(name="discover", cls=Command)(discover)
+app.command(name="gather", cls=Command)(gather)
+app.command(name="read", cls=Command)(read)
+app.command(name="show", cls=Command)(show)
+app.command(name="plan", cls=Command)(plan)
+app.command(name="measure", cls=Command)(measure)
+app.command(name="calibrate", cls=Command)(calibrate)
+app.command(name="fabric", cls=Command)(fabric)
+app.command(name="fit", cls=Command)(fit)
+app.command(name="predict", cls=Command)(predict)
+app.command(name="explain", cls=Command)(explain)
+app.command(name="simulate", cls=Command)(simulate)
+app.command(name="caps", cls=Command)(caps)
+app.command(name="price", cls=Command)(price)
+app.command(name="diff", cls=Command)(diff)
+app.command(name="report", cls=Command)(report)
+app.command(name="assign", cls=Command)(assign)
+app.command(name="demo", cls=Command)(demo)
+app.command(name="completion", cls=Command)(completion)
 
 
 def main() -> None:
@@ -91,25 +96,42 @@ def main() -> None:
         if getattr(sys, name) is None:  # Closed by the caller: `topocal … >&-`.
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
-        sys.exit(app(standalone_mode=False, prog_name="topocal"))
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # As topocal.__main__ left it.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        status = _status()
+    except (KeyboardInterrupt, typer.Abort):
+        status = 130
+        typer.echo("topocal: interrupted", err=True)
+    sys.exit(status)
+
+
+def _status() -> int:
+    """The exit status, all output written."""
+    try:
+        try:
+            status = app(standalone_mode=False, prog_name="topocal")
+        except SystemExit as stop:
+            # Rich's own answer to a pipe that nobody reads.
+            if isinstance(stop.__context__, BrokenPipeError):
+                raise stop.__context__ from None
+            status = stop.code
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
     except TopocalError as error:
         typer.echo(f"topocal: {error}", err=True)
-        sys.exit(2)
+        return 2
     except _UsageError as error:
-        sys.exit(_tell_usage(error))
-    except (KeyboardInterrupt, typer.Abort):
-        typer.echo("topocal: interrupted", err=True)
-        sys.exit(130)
+        return _tell_usage(error)
     except BrokenPipeError:
         # The reader of our output has gone (`topocal … | head`); that is not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        return 0
     except OSError as error:
         # Files have errors of their own; what is left is the output: a full disk.
         what = f"{error.filename or 'standard output'}: {error.strerror}".lower()
         typer.echo(f"topocal: {what}; make room, or choose another place", err=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(2)
+        return 2
 
 
 def _tell_usage(error: Any) -> int:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from topocal.topo.flow import Pattern
 
-__all__ = ["FanIn", "FanOut", "FlowOption", "Notation", "Size", "patterns_from"]
+__all__ = ["BothWays", "FanIn", "FanOut", "FlowOption", "Notation", "Size", "patterns_from"]
 
 FanIn: TypeAlias = Annotated[
     list[str] | None,
@@ -25,17 +25,28 @@ FlowOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--flow", metavar="FROM:TO", help="One flow; several run at once as one pattern."),
 ]
+BothWays: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--both-ways", metavar="A:B", help="Each sends to the other."),
+]
 Notation: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--pattern", help="In notation: '3<-4,5', '0->1,2', '0<->1', '0->4 + 1->5'."),
+    typer.Option(
+        "--pattern",
+        metavar="PATTERN",
+        help="In notation: '3<-4,5', '0->1,2', '0<->1', '0->4 + 1->5'.",
+    ),
 ]
-Size: TypeAlias = Annotated[str, typer.Option("--size", help="Bytes of every flow.")]
+Size: TypeAlias = Annotated[
+    str, typer.Option("--size", metavar="SIZE", help="Bytes of every flow.")
+]
 
 
 def patterns_from(
     fan_in: list[str] | None,
     fan_out: list[str] | None,
     flow: list[str] | None,
+    both_ways: list[str] | None,
     pattern: list[str] | None,
     size_bytes: float,
     resolve: Callable[[str], str],
@@ -49,6 +60,7 @@ def patterns_from(
     FlowError
         When a pattern makes no sense.
     """
+    from topocal.measure.patterns import both_ways as make_both_ways
     from topocal.measure.patterns import bundle, parse_pattern
     from topocal.measure.patterns import fan_in as make_fan_in
     from topocal.measure.patterns import fan_out as make_fan_out
@@ -62,6 +74,9 @@ def patterns_from(
     if flow:
         sides = [_sides(text, "FROM:TO, such as 0:4") for text in flow]
         found.append(bundle([(resolve(s), resolve(d)) for s, d in sides], size_bytes))
+    for text in both_ways or ():
+        one, other = _sides(text, "A:B, such as 0:1")
+        found.append(make_both_ways(resolve(one), resolve(other), size_bytes))
     for text in pattern or ():
         found.append(parse_pattern(text, size_bytes, resolve=resolve))
     return found

@@ -60,16 +60,22 @@ def calibrate(
     ] = None,
     rounds: Annotated[int, typer.Option(help="At most so many rounds of measuring.")] = 4,
     issue: Annotated[
-        str, typer.Option(help="How messages are handed over: group or one-by-one.")
+        str, typer.Option(metavar="HOW", help="How messages are handed over: group or one-by-one.")
     ] = "group",
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Read every payload back and compare.")
     ] = True,
     shortest: Annotated[
-        str, typer.Option("--min-duration", help="Short patterns are repeated until so long.")
+        str,
+        typer.Option(
+            "--min-duration", metavar="TIME", help="Short patterns are repeated until so long."
+        ),
     ] = "5ms",
     timeout: Annotated[
-        str, typer.Option(help="How long a process may be silent before it counts as hung.")
+        str,
+        typer.Option(
+            metavar="TIME", help="How long a process may be silent before it counts as hung."
+        ),
     ] = "60s",
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where a calibration was cut off.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from topocal.pattern_options import FanIn, FanOut, FlowOption, Notation, Size
+from topocal.pattern_options import BothWays, FanIn, FanOut, FlowOption, Notation, Size
 
 if TYPE_CHECKING:
     from topocal.measure.samples import Measurements
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from topocal.topo.topology import Topology
 
 __all__ = ["explain"]
+
+_FIT_S = 2.0
+"""About what everything but the search for the fewest resources takes."""
 
 
 def explain(
@@ -34,14 +37,15 @@ def explain(
     fan_in: FanIn = None,
     fan_out: FanOut = None,
     flow: FlowOption = None,
+    both_ways: BothWays = None,
     pattern: Notation = None,
     size: Size = "256MiB",
     faster: Annotated[
         float, typer.Option("--faster", metavar="TIMES", help="How many times as fast to be.")
     ] = 2.0,
     time_limit: Annotated[
-        float, typer.Option("--time-limit", metavar="SECONDS", help="For the fewest resources.")
-    ] = 5.0,
+        str, typer.Option("--time-limit", metavar="TIME", help="For the fewest resources.")
+    ] = "5s",
     html: Annotated[
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write the answer and a picture to one file."),
@@ -61,30 +65,40 @@ def explain(
     """
     from topocal.console import console, safe
     from topocal.pattern_options import patterns_from
+    from topocal.progress import progress
     from topocal.solve.explain import explain as explain_machine
     from topocal.solve.fit import fit
     from topocal.topo.endpoint_names import resolve_endpoint
-    from topocal.topo.units import parse_bytes
+    from topocal.topo.units import parse_bytes, parse_seconds
 
+    limit_s = parse_seconds(time_limit)
     fitted = _model(files, topology)
-    of_pattern = bool(fan_in or fan_out or flow or pattern)
+    of_pattern = bool(fan_in or fan_out or flow or both_ways or pattern)
     if html is not None:
         _check_page(html, files, of_pattern or fitted is not None)
     if fitted is None:
         measurements, machine = _sort(files, topology)
         if not of_pattern:
-            found = explain_machine(measurements, machine, time_limit_s=time_limit)
+            with progress("explaining", expected_s=limit_s + _FIT_S):
+                found = explain_machine(measurements, machine, time_limit_s=limit_s)
             if html is not None:
                 _draw(found, measurements, html)
             _tell_machine(found, as_json)
             if html is not None and not as_json:
                 console().print(f"\nwrote {safe(html)}")
             return
-        fitted = fit(measurements, machine)
+        with progress("fitting"):
+            fitted = fit(measurements, machine)
     known = fitted.topology.endpoints
     size_bytes = parse_bytes(size)
     wanted = patterns_from(
-        fan_in, fan_out, flow, pattern, size_bytes, lambda name: resolve_endpoint(name, known)
+        fan_in,
+        fan_out,
+        flow,
+        both_ways,
+        pattern,
+        size_bytes,
+        lambda name: resolve_endpoint(name, known),
     )
     if not wanted:
         _no_pattern(files[0])

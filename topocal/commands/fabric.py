@@ -19,7 +19,7 @@ _SIGNALLED = 128
 def fabric(
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="After --: what runs once per endpoint.", metavar="-- COMMAND…"),
+        typer.Argument(help="After --: what runs once per endpoint.", metavar="COMMAND"),
     ] = None,
     like: Annotated[
         str,

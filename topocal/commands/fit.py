@@ -20,8 +20,10 @@ def fit(
         typer.Option("-t", "--topology", help="topology.json, or a reference machine such as b70."),
     ] = None,
     certify: Annotated[
-        float | None,
-        typer.Option("--certify", metavar="SECONDS", help="Prove how near the best fit it is."),
+        str | None,
+        typer.Option(
+            "--certify", metavar="TIME", help="Prove for so long how near the best it is."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the model as JSON.")] = False,
 ) -> None:
@@ -36,13 +38,18 @@ def fit(
     from topocal.console import console, print_json, safe
     from topocal.machine import find_topology
     from topocal.measure.load import load
+    from topocal.progress import progress
     from topocal.solve.fit import fit as fit_model
     from topocal.solve.model import model_to_document, write_model
     from topocal.tables import capacity_table, percent
+    from topocal.topo.units import parse_seconds
 
+    certify_s = None if certify is None else parse_seconds(certify)
     _refuse_overwriting(output, files)
     machine = find_topology(topology) if topology else None
-    model = fit_model(load(files), machine, certify_s=certify)
+    measured = load(files)
+    with progress(f"fitting {len(measured.samples)} samples", expected_s=certify_s):
+        model = fit_model(measured, machine, certify_s=certify_s)
     if output is not None:
         write_model(model, output)
     if as_json:

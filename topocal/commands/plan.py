@@ -49,8 +49,8 @@ def plan(
         typer.Option(metavar="N", help="Keep the most informative N patterns."),
     ] = None,
     budget_seconds: Annotated[
-        float | None,
-        typer.Option(metavar="S", help="Keep the most informative ones that take S seconds."),
+        str | None,
+        typer.Option(metavar="TIME", help="Keep the most informative ones that take so long."),
     ] = None,
     sweep: Annotated[
         bool,
@@ -76,17 +76,33 @@ def plan(
     from topocal.measure.design import design
     from topocal.measure.exhaustive import exhaustive
     from topocal.measure.plan import DEFAULT_SIZES_BYTES, plan_to_document, write_plan
+    from topocal.progress import progress
+    from topocal.topo.units import parse_seconds
 
     machine = find_topology(topology)
-    make = exhaustive if sweep else design
-    made = make(
-        machine,
-        endpoints=None if endpoints is None else _endpoints(endpoints, machine),
-        sizes_bytes=DEFAULT_SIZES_BYTES if sizes is None else _sizes(sizes),
-        repeats=repeats,
-        budget_patterns=budget_patterns,
-        budget_s=budget_seconds,
-    )
+    who = None if endpoints is None else _endpoints(endpoints, machine)
+    sizes_bytes = DEFAULT_SIZES_BYTES if sizes is None else _sizes(sizes)
+    budget_s = None if budget_seconds is None else parse_seconds(budget_seconds)
+    with progress("planning") as bar:
+        if sweep:
+            made = exhaustive(
+                machine,
+                endpoints=who,
+                sizes_bytes=sizes_bytes,
+                repeats=repeats,
+                budget_patterns=budget_patterns,
+                budget_s=budget_s,
+            )
+        else:
+            made = design(
+                machine,
+                endpoints=who,
+                sizes_bytes=sizes_bytes,
+                repeats=repeats,
+                budget_patterns=budget_patterns,
+                budget_s=budget_s,
+                advance=bar.reach,
+            )
     if output is not None:
         write_plan(made, output)
     if as_json:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from topocal.pattern_options import FanIn, FanOut, FlowOption, Notation, Size
+from topocal.pattern_options import BothWays, FanIn, FanOut, FlowOption, Notation, Size
 
 __all__ = ["predict"]
 
@@ -17,6 +17,7 @@ def predict(
     fan_in: FanIn = None,
     fan_out: FanOut = None,
     flow: FlowOption = None,
+    both_ways: BothWays = None,
     pattern: Notation = None,
     size: Size = "256MiB",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -51,10 +52,11 @@ def predict(
     def resolve(name: str) -> str:
         return resolve_endpoint(name, machine.topology.endpoints)
 
-    wanted = patterns_from(fan_in, fan_out, flow, pattern, size_bytes, resolve)
+    wanted = patterns_from(fan_in, fan_out, flow, both_ways, pattern, size_bytes, resolve)
     if not wanted:
         raise InputError(
-            "nothing to predict", remedy="give --fan-in, --fan-out, --flow or --pattern"
+            "nothing to predict",
+            remedy="give --fan-in, --fan-out, --flow, --both-ways or --pattern",
         )
     predictions = predict_patterns(machine, wanted)
     adviser = Adviser(machine)

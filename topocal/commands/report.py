@@ -18,7 +18,7 @@ def report(
     measurements: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[MEASUREMENTS]…",
+            metavar="MEASUREMENTS",
             help="What was measured, to show beside the predictions; "
             "without it, the figures that the model keeps.",
         ),

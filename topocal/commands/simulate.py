@@ -62,7 +62,8 @@ def simulate(
         ),
     ] = None,
     alpha: Annotated[
-        str, typer.Option("--alpha", help="Time from a flow's start to its first byte.")
+        str,
+        typer.Option("--alpha", metavar="TIME", help="Time from a flow's start to its first byte."),
     ] = "0s",
     default: Annotated[
         str | None,

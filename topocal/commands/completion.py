@@ -1,0 +1,38 @@
+"""``topocal completion``: what a shell needs to complete commands and options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["SHELLS", "completion"]
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def completion(
+    shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")],
+) -> None:
+    """Print a script that makes a shell complete commands and options.
+
+    It asks the installed command, and nothing else. `topocal --install-completion` puts the
+    same where the shell looks for it by itself.
+
+        topocal completion bash > ~/.local/share/bash-completion/completions/topocal
+
+        topocal completion zsh > ~/.zfunc/_topocal
+
+        topocal completion fish > ~/.config/fish/completions/topocal.fish
+    """
+    from typer._completion_shared import get_completion_script
+
+    from topocal.topo.errors import InputError, one_line
+
+    if shell not in SHELLS:
+        raise InputError(
+            f"no completion for the shell {one_line(shell)!r}", remedy=f"use {', '.join(SHELLS)}"
+        )
+    typer.echo(
+        get_completion_script(prog_name="topocal", complete_var="_TOPOCAL_COMPLETE", shell=shell)
+    )
