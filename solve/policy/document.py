@@ -34,7 +34,7 @@ def summary(answer: Assignment) -> dict[str, Any]:
         "requests": len(answer.requests),
         "part_count": answer.chosen.parts,
         "moved_bytes": int(answer.bytes_of_pair.sum()),
-        "digest": answer.digest,
+        "answer_digest": answer.digest,
         "caps_digest": None if answer.caps is None else caps_digest(answer.caps),
         "interval_s": None if price is None else [price.low_s, price.high_s],
         "depends_on": None

@@ -156,7 +156,7 @@ def _json_rows(content: bytes, file: str) -> Iterator[tuple[Where, str, dict[str
     where = Where(file=file)
     document = decode_document(content, format=FORMAT, version=VERSION, file=file)
     for name in document:
-        if name not in ("format", "version", "element_bytes", "requests"):
+        if name not in ("format", "version", "digest", "element_bytes", "requests"):
             raise FormatError(
                 f"unknown field {one_line(name)!r}", where=where, remedy="leave it out"
             )
