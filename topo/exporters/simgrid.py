@@ -240,9 +240,9 @@ def _links(
             largest = max(largest, error)
     if rounded:
         notes.append(
-            f"{_some(rounded)}: one flow at a time, of unlike speeds; SimGrid has no such resource. "
-            f"Routes name their link in proportion to the time that a byte takes, rounded by "
-            f"{largest:.1%} at most"
+            f"{_some(rounded)}: one flow at a time, of unlike speeds; SimGrid has no such "
+            "resource. Routes name their link in proportion to the time that a byte takes, "
+            f"rounded by {largest:.1%} at most"
         )
     if in_order:
         notes.append(f"{_some(in_order)}: messages pass in order of arrival; here they interleave")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Final
-from xml.sax.saxutils import quoteattr
+from collections.abc import Mapping
+from typing import Any, Final
+from xml.sax.saxutils import escape
 
-__all__ = ["comment_lines", "quoted", "xml_safe"]
+__all__ = ["attributes", "comment_lines", "quoted", "xml_safe"]
 
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no XML 1.0 document may hold, escaped or not (XML 1.0, section 2.2)."""
@@ -22,19 +23,29 @@ def xml_safe(text: object) -> str:
 
 
 def quoted(text: object) -> str:
-    """An attribute's value with its quotes.
+    """An attribute's value with its quotes; always double ones, which is all that NCCL reads.
 
-    >>> quoted('a->"b"')
-    '\\'a-&gt;"b"\\''
+    >>> print(quoted("a->'b'"), quoted(chr(34)))
+    "a-&gt;'b'" "&quot;"
     """
-    return quoteattr(xml_safe(text))
+    return f'"{escape(xml_safe(text), {chr(34): "&quot;"})}"'
+
+
+def attributes(found: Mapping[str, Any]) -> str:
+    """Attributes of an element, each after a blank; those that are ``None`` are left out.
+
+    >>> attributes({"a": 1, "b": None, "c": 2.5})
+    ' a="1" c="2.5"'
+    """
+    return "".join(f" {key}={quoted(value)}" for key, value in found.items() if value is not None)
 
 
 def comment_lines(lines: list[str]) -> list[str]:
     """Lines as an XML comment, which may hold no double hyphen.
 
     >>> comment_lines(["a -- b"])
-    ['<!--', '  a - - b', '-->']
+    ['<!-- a - - b', '-->']
     """
     clean = [re.sub("-(?=-)", "- ", xml_safe(line)) for line in lines]
-    return ["<!--", *(f"  {line}" for line in clean), "-->"]
+    first, *others = clean
+    return [f"<!-- {first}", *(f"     {line}" for line in others), "-->"]

@@ -36,10 +36,17 @@ from topocal.topo.readers.xml import Element, parse_xml
 from topocal.topo.resource import LinkKind, NodeKind
 from topocal.topo.topology import Topology
 
-__all__ = ["NCCL_XML", "looks_like_nccl_xml", "parse_nccl_xml"]
+__all__ = ["NCCL_XML", "OWN_FIGURES", "looks_like_nccl_xml", "parse_nccl_xml"]
 
 _EMULATED_VENDORS: Final = frozenset({"0x1b36"})
 """Red Hat: QEMU's PCIe ports, whose speed and width are settings of the virtual machine."""
+
+
+OWN_FIGURES: Final = ("topocal_down_Bps", "topocal_up_Bps")
+"""Attributes of a ``<pci>`` that topocal's own export adds: what the link above it passes to the
+device and from it, in full, where NCCL's words are coarser."""
+
+_FASTEST_BPS: Final = 1e21
 
 
 def looks_like_nccl_xml(text: str) -> bool:
@@ -148,6 +155,12 @@ def _connect_devices(builder: TopologyBuilder, tree: Tree) -> list[str]:
         generation = device.generation if believed else None
         width = device.width if believed else None
         nominal = pcie_Bps(generation, width)
+        down, up = (_figure(device.element.get(name)) for name in OWN_FIGURES)
+        source = "" if nominal is None else source_of(f"pcie {generation}")
+        if (down is None) != (up is None):
+            down = up = down or up
+        if down is not None:
+            nominal, source = down, "as topocal wrote it to the file"
         if nominal is None and believed:
             unknown.append(device.id)
         builder.connect(
@@ -155,7 +168,8 @@ def _connect_devices(builder: TopologyBuilder, tree: Tree) -> list[str]:
             device.id,
             LinkKind.PCIE,
             nominal_Bps=nominal,
-            source="" if nominal is None else source_of(f"pcie {generation}"),
+            back_Bps=up,
+            source=source,
             **_stated(
                 generation=generation,
                 width=width,
@@ -175,6 +189,14 @@ def _connect_devices(builder: TopologyBuilder, tree: Tree) -> list[str]:
             "so its nominal capacity is unknown"
         )
     return notes
+
+
+def _figure(text: str) -> float | None:
+    """Bytes per second; ``None`` where it is no such number."""
+    if re.fullmatch(r"[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,2})?", text) is None:
+        return None
+    value = float(text)
+    return value if 0 < value <= _FASTEST_BPS else None
 
 
 def _doubtful_bridges(tree: Tree) -> set[Device]:
