@@ -305,7 +305,7 @@ def test_torchrun_on_two_nodes_meets_and_measures(tmp_path: Path) -> None:
     def check() -> None:
         command = [sys.executable, "-m", "topocal", "fabric", "--like", "two-nodes"]
         done = subprocess.run(
-            [*command, "--endpoints", nics, "--", "sh", "-c", AGENT],
+            [*command, "--endpoints", nics, "--first", "--", "sh", "-c", AGENT],
             cwd=tmp_path,
             capture_output=True,
             text=True,

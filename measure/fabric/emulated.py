@@ -168,6 +168,7 @@ class Fabric:
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
+        preferred: bool = False,
         stdin: int | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
@@ -179,6 +180,8 @@ class Fabric:
         environment
             In place of this process's; the names of
             :meth:`~topocal.measure.fabric.blueprint.Blueprint.environment` are added to it.
+        preferred
+            Whether it runs before ordinary processes, where the system allows that.
         stdin, stdout, stderr
             File descriptors; nothing, and this process's own, unless told.
 
@@ -200,6 +203,7 @@ class Fabric:
             "command": list(command),
             "environment": base | self.blueprint.environment(rank),
             "folder": str(Path.cwd()),
+            "preferred": preferred,
         }
         try:
             return self._start(message, files)

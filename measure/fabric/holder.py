@@ -29,6 +29,7 @@ from topocal.measure.fabric.namespaces import (
     enter_namespace,
     isolate,
 )
+from topocal.measure.fabric.priority import prefer
 from topocal.measure.fabric.wire import Wire
 
 __all__ = ["main"]
@@ -186,6 +187,8 @@ class _Holder:
         if self._blueprint.has_hosts:
             be_host(self._blueprint.hosts[rank], self._blueprint.host_addresses)
         enter_namespace(self._networks[rank], NEW_NETWORK)
+        if message["preferred"]:
+            prefer(True)
         os.chdir(message["folder"])
         os.execvpe(message["command"][0], message["command"], message["environment"])
 

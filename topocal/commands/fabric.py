@@ -43,6 +43,10 @@ def fabric(
     ] = None,
     scale: Annotated[float, typer.Option(help="Times as fast as it would be.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Of the draw of true capacities.")] = 0,
+    first: Annotated[
+        bool,
+        typer.Option("--first", help="Let the commands run before all else here, if permitted."),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Where to write its topology, for topocal plan."),
@@ -81,7 +85,7 @@ def fabric(
         if output is not None:
             console().print(f"wrote {output}", markup=False)
     if command:
-        status = _run(shape, command)
+        status = _run(shape, command, preferred=first)
         if status:
             raise typer.Exit(status)
 
@@ -143,7 +147,7 @@ def _print(shape: Shape) -> None:
         out.print(f"note: {note}", markup=False)
 
 
-def _run(shape: Shape, command: list[str]) -> int:
+def _run(shape: Shape, command: list[str], *, preferred: bool) -> int:
     """Run the command everywhere; the first status that is not zero ends the others."""
     import os
     import sys
@@ -157,7 +161,10 @@ def _run(shape: Shape, command: list[str]) -> int:
     sys.stdout.flush()
     with Fabric(shape.blueprint) as fabric:
         ranks = range(len(shape.blueprint.endpoints))
-        running = [fabric.run(rank, command, environment=environment) for rank in ranks]
+        running = [
+            fabric.run(rank, command, environment=environment, preferred=preferred)
+            for rank in ranks
+        ]
         while True:
             for rank, ended in enumerate(running):
                 if ended.status:
