@@ -33,7 +33,7 @@ def refuse_too_much(
         With what is needed, what is free, and where.
     """
     shared: dict[str, list[int]] = {}
-    for rank in needs:
+    for rank in (r for r, need in needs.items() if need):
         shared.setdefault(surveys[rank].memory, []).append(rank)
     for ranks in shared.values():
         needed = sum(needs[r] for r in ranks)

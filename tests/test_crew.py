@@ -441,6 +441,15 @@ def test_bytes_that_are_wrong_end_it_and_are_kept() -> None:
     ranks.join()
 
 
+def test_sizes_that_do_not_fit_are_refused_before_any_memory_is_taken() -> None:
+    #   gpu1 and gpu2 need 0.5 GB each, of 1 GB that is free on the host: more than 80 %.
+    ranks = group(3)
+    with pytest.raises(InputError, match=r"rank 1 \(gpu1\) and 1 more on its host need 1 GB of"):
+        measured(ranks, plan_of(peer("gpu1", "gpu2"), sizes=(8.0, 5e8)))
+    ranks.join()
+    assert [m.prepared for m in ranks.members] == [[], [], []]
+
+
 def test_a_plan_for_nobody_here() -> None:
     ranks = group(3)
     with pytest.raises(InputError, match="no pattern of the plan has all its endpoints"):

@@ -162,7 +162,6 @@ def test_ctrl_c_ends_all_of_them(folder: Path) -> None:
     assert errors == (
         "topocal: interrupted; what was measured is in cal.json.journal, go on with --resume\n"
     )
-    assert_resumes(folder)
 
 
 def _plain_ctrl_c() -> None:
@@ -286,7 +285,6 @@ def test_wrong_bytes_are_noticed_and_who_sent_them_is_named(folder: Path) -> Non
     lines = [json.loads(t) for t in (folder / "cal.json.journal").read_text().splitlines()]
     last = [line for line in lines if "batch" in line][-1]
     assert any("other bytes" in s.get("aside", "") for s in last["samples"])
-    assert_resumes(folder)
 
 
 @pytest.fixture
