@@ -226,6 +226,21 @@ def test_hostile_names_stay_in_their_attributes() -> None:
     assert len(read_back(text).accelerators) == 1
 
 
+def test_pairs_that_the_file_puts_nearer_are_told() -> None:
+    """A file said SYS of two GPUs of one socket; NCCL sees the socket: PHB."""
+    build = TopologyBuilder("unknown")
+    build.node("socket0", NodeKind.SOCKET)
+    for k in range(2):
+        build.node(f"gpu{k}", NodeKind.GPU)
+        build.connect(f"gpu{k}", "socket0", LinkKind.PCIE)
+    topology = build.build()
+    overrides = topology.graph.graph["class_overrides"]
+    overrides += [["gpu0", "gpu1", "SYS"], ["gpu1", "gpu0", "SYS"]]
+    told = " ".join(nccl_file(topology, nominal_figures(topology)).notes)
+    assert "2 ordered pairs" in told
+    assert "gpu0 to gpu1: SYS here, PHB there" in told
+
+
 @settings(deadline=None, max_examples=100)
 @given(st.floats(2e8, 7e11))
 def test_any_speed_has_words_close_to_it(rate: float) -> None:

@@ -17,13 +17,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from topocal.topo.exporters.nccl_fabric import fabric_lines
 from topocal.topo.exporters.nccl_host import DEVICES, TREE_LINKS, Host, host_of, rate_of, some
 from topocal.topo.exporters.nccl_speeds import SPEED_TEXT, pcie_words
 from topocal.topo.exporters.xml_text import attributes, comment_lines
 from topocal.topo.naming import natural_key
-from topocal.topo.readers.nccl_xml import OWN_FIGURES
-from topocal.topo.resource import LinkKind, NodeKind
+from topocal.topo.readers.nccl_xml import OWN_FIGURES, parse_nccl_xml
+from topocal.topo.resource import LinkKind, NodeKind, PathClass
 
 if TYPE_CHECKING:
     from topocal.topo.exporters.figures import Figures
@@ -37,6 +39,9 @@ _CLASS: Final = {
     NodeKind.PCIE_SWITCH: "0x060400",
 }
 """PCI-SIG class codes: 3D controller, Ethernet controller, PCI bridge."""
+
+_MOST_COMPARED: Final = 256
+"""GPUs of one host; more are no machine's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,8 @@ def nccl_file(
         lines += _below(one, socket, "    ")
         lines += ["  </cpu>"]
     _note_what_is_lost(one)
+    body = "\n".join(['<system version="1">', *lines, "</system>"])
+    _note_other_classes(one, body)
     told = (*notes, *one.notes)
     head = comment_lines(
         [
@@ -87,8 +94,7 @@ def nccl_file(
             *(f"* {note}" for note in told),
         ]
     )
-    text = "\n".join([*head, '<system version="1">', *lines, "</system>"]) + "\n"
-    return NcclFile(text=text, notes=told)
+    return NcclFile(text="\n".join([*head, body]) + "\n", notes=told)
 
 
 def _cpu(one: Host, socket: str, sockets: list[str]) -> dict[str, Any]:
@@ -219,6 +225,26 @@ def _note_what_is_lost(one: Host) -> None:
     if hidden:
         one.notes.append(
             f"{some(list(dict.fromkeys(hidden)))}: no link shows it, so NCCL is not told"
+        )
+
+
+def _note_other_classes(one: Host, body: str) -> None:
+    """Read the file back, and tell which pairs of GPUs it puts nearer or farther."""
+    names = one.of_kind(NodeKind.GPU)
+    if not 1 < len(names) <= _MOST_COMPARED:
+        return
+    back = parse_nccl_xml(body, file="the export")
+    theirs = back.routes([f"gpu{one.number[name]}" for name in names]).path_class
+    ours = one.topology.routes(names).path_class
+    # NCCL has no NODE: what nvidia-smi calls so is PHB to it.
+    ours = np.where(ours == PathClass.NODE, PathClass.PHB, ours)
+    differ = np.argwhere((ours != theirs).reshape(len(names), len(names)))
+    if len(differ):
+        i, j = differ[0]
+        here, there = (PathClass(int(c.reshape(len(names), -1)[i, j])).name for c in (ours, theirs))
+        one.notes.append(
+            f"{len(differ)} ordered pairs of GPUs are of another class in the file, such as "
+            f"{names[i]} to {names[j]}: {here} here, {there} there"
         )
 
 

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from topocal.topo.capacities import Capacities
 from topocal.topo.errors import InputError, TopologyError
+from topocal.topo.exporters.ids import distinct_ids
 from topocal.topo.exporters.xml_text import comment_lines, quoted, xml_safe
 from topocal.topo.incidence import incidence
 from topocal.topo.loads import Loads
@@ -302,7 +303,7 @@ def _document(
     links: Sequence[_Link],
     routes: dict[tuple[str, str], list[tuple[str, int]]],
 ) -> list[str]:
-    names = _distinct(hosts)
+    names = distinct_ids(hosts)
     lines = ['<platform version="4.1">', "  <config>"]
     lines += [f'    <prop id="{name}" value="{value}"/>' for name, value in _CONFIG]
     lines += ["  </config>", f'  <zone id={quoted(topology.name or "machine")} routing="Full">']
@@ -320,21 +321,6 @@ def _document(
             lines += [f"      <link_ctn id={quoted(link_id)}/>"] * times
         lines.append("    </route>")
     return [*lines, "  </zone>", "</platform>"]
-
-
-def _distinct(hosts: Sequence[str]) -> dict[str, str]:
-    """Ids that XML can hold, no two the same."""
-    found: dict[str, str] = {}
-    taken: set[str] = set()
-    for host in hosts:
-        base = name = xml_safe(host)
-        number = 1
-        while name in taken:
-            number += 1
-            name = f"{base}#{number}"
-        taken.add(name)
-        found[host] = name
-    return found
 
 
 def _some(names: Sequence[str]) -> str:
