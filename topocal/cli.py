@@ -22,6 +22,7 @@ from topocal.commands.demo import demo
 from topocal.commands.diff import diff
 from topocal.commands.discover import discover
 from topocal.commands.explain import explain
+from topocal.commands.export import export
 from topocal.commands.fabric import fabric
 from topocal.commands.fit import fit
 from topocal.commands.gather import gather
@@ -85,6 +86,7 @@ app.command(name="caps", cls=Command)(caps)
 app.command(name="price", cls=Command)(price)
 app.command(name="diff", cls=Command)(diff)
 app.command(name="report", cls=Command)(report)
+app.command(name="export", cls=Command)(export)
 app.command(name="assign", cls=Command)(assign)
 app.command(name="demo", cls=Command)(demo)
 app.command(name="completion", cls=Command)(completion)
