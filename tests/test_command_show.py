@@ -181,7 +181,7 @@ def test_nominal_constants(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["show", "b71"], "no file and no reference machine 'b71'; give a file, or one of b70,"),
+        (["show", "b71"], "no file and no reference machine 'b71'; did you mean b70?"),
         (["show", "absent.json"], "absent.json: no such file or directory"),
         (["show", "b70", "--svg", "no/such/folder.svg"], "cannot be written"),
     ],

@@ -373,7 +373,7 @@ def test_closed_standard_input(verb: str, run: Run, monkeypatch: pytest.MonkeyPa
         (("show", "a", "b"), "unexpected extra argument"),
         (("raed", "topo.txt"), "No such command 'raed'"),
         (("gather", "x"), "unexpected extra argument"),
-        (("show", "b7"), "no file and no reference machine 'b7'; give a file, or one of b70"),
+        (("show", "b7"), "no file and no reference machine 'b7'; did you mean b70?"),
     ],
 )
 def test_command_lines(arguments: tuple[str, ...], words: str, run: Run) -> None:

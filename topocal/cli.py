@@ -70,26 +70,29 @@ def _options(
     pass
 
 
-app.command(name="discover", cls=Command)(discover)
-app.command(name="gather", cls=Command)(gather)
-app.command(name="read", cls=Command)(read)
-app.command(name="show", cls=Command)(show)
-app.command(name="plan", cls=Command)(plan)
-app.command(name="measure", cls=Command)(measure)
-app.command(name="calibrate", cls=Command)(calibrate)
-app.command(name="fabric", cls=Command)(fabric)
-app.command(name="fit", cls=Command)(fit)
-app.command(name="predict", cls=Command)(predict)
-app.command(name="explain", cls=Command)(explain)
-app.command(name="simulate", cls=Command)(simulate)
-app.command(name="caps", cls=Command)(caps)
-app.command(name="price", cls=Command)(price)
-app.command(name="diff", cls=Command)(diff)
-app.command(name="report", cls=Command)(report)
-app.command(name="export", cls=Command)(export)
-app.command(name="assign", cls=Command)(assign)
-app.command(name="demo", cls=Command)(demo)
-app.command(name="completion", cls=Command)(completion)
+for _verb in (
+    discover,
+    gather,
+    read,
+    show,
+    plan,
+    measure,
+    calibrate,
+    fabric,
+    fit,
+    predict,
+    explain,
+    simulate,
+    caps,
+    price,
+    diff,
+    report,
+    export,
+    assign,
+    demo,
+    completion,
+):
+    app.command(name=_verb.__name__, cls=Command)(_verb)
 
 
 def main() -> None:

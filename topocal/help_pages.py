@@ -11,6 +11,7 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
@@ -64,6 +65,13 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """All commands: their list, and where to begin."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            # typer would end without a word.
+            raise typer.Abort from stop
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _evened(super().get_params(ctx))

@@ -23,6 +23,8 @@ def find_topology(name: str) -> Topology:
     InputError
         When it is neither a file that can be read nor a known machine.
     """
+    from difflib import get_close_matches
+
     from topocal.topo.errors import InputError, one_line
     from topocal.topo.machines import MACHINES, build_machine
 
@@ -32,9 +34,12 @@ def find_topology(name: str) -> Topology:
     try:
         return build_machine(name)
     except InputError as error:
+        close = get_close_matches(name, MACHINES, n=1)
         raise InputError(
             f"no file and no reference machine {one_line(name)!r}",
-            remedy=f"give a file, or one of {', '.join(MACHINES)}",
+            remedy=f"did you mean {close[0]}?"
+            if close
+            else f"give a file, or one of {', '.join(MACHINES)}",
             about=name,
         ) from error
 

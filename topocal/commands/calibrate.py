@@ -32,7 +32,9 @@ def calibrate(
     ] = None,
     simulate: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A model or machine that answers in place of a real one"),
+        typer.Option(
+            metavar="NAME", help="A model or machine that answers in place of a real one."
+        ),
     ] = None,
     fabric: Annotated[
         str | None,
