@@ -23,11 +23,10 @@ History of the schema: 1 (2026-11) first version.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -44,6 +43,7 @@ from topocal.measure.calibration_schema import (
 from topocal.measure.patterns import kind_of, notation
 from topocal.measure.provenance import check_provenance
 from topocal.measure.samples import Measurements, Run, Sample
+from topocal.topo.digest import digest_of_bytes
 from topocal.topo.errors import FormatError, InputError, Where, one_line
 from topocal.topo.flow import Flow, Pattern
 from topocal.topo.io import read_bytes, write_atomically
@@ -55,8 +55,6 @@ __all__ = [
     "read_calibration",
     "write_calibration",
 ]
-
-_DIGEST: Final = "sha256:"
 
 Value = TypeVar("Value")
 
@@ -146,7 +144,7 @@ def _entries(content: bytes, where: Where) -> list[RunEntry]:
         )
     try:
         whole = msgspec.json.decode(content, type=_File)
-        if whole.digest is not None and whole.digest != _digest(bytes(whole.runs)):
+        if whole.digest is not None and whole.digest != digest_of_bytes(bytes(whole.runs)):
             raise FormatError(
                 "damaged calibration: its content does not match its digest",
                 where=where,
@@ -157,10 +155,6 @@ def _entries(content: bytes, where: Where) -> list[RunEntry]:
         raise FormatError(
             f"damaged calibration: {one_line(error)}", where=where, remedy=REMEDY
         ) from error
-
-
-def _digest(content: bytes) -> str:
-    return _DIGEST + hashlib.sha256(content).hexdigest()
 
 
 def _bare_pattern(pairs: Iterable[tuple[str, str]]) -> Pattern:
@@ -185,7 +179,9 @@ def encode_calibration(measurements: Measurements) -> bytes:
         check_provenance(provenance)
         entries.append(_encode_run(samples, provenance))
     runs = b"[\n" + b",\n".join(msgspec.json.encode(e) for e in entries) + b"\n]"
-    whole = _File(format=FORMAT, version=VERSION, digest=_digest(runs), runs=msgspec.Raw(runs))
+    whole = _File(
+        format=FORMAT, version=VERSION, digest=digest_of_bytes(runs), runs=msgspec.Raw(runs)
+    )
     return msgspec.json.encode(whole) + b"\n"
 
 

@@ -1,16 +1,13 @@
 """caps.json: caps on disk, small, stable, and with a digest of their content.
 
-The digest is the SHA-256 of the document without it, written as
-``json.dumps(document, sort_keys=True, separators=(",", ":"))`` of Python's standard library:
-ASCII only, no blanks, floats in their shortest form.  Anybody can check it in one line, and
-processes with the same digest hold the same caps.  Who reads a file of ours checks it.
+The digest (:mod:`topocal.topo.digest`) is not optional here: processes with the same digest
+hold the same caps.  Who reads a file of ours checks it.
 
 History of the format: 1 (2026-11) first version.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -27,6 +24,7 @@ from topocal.solve.caps_tables import ProcessTable, sender_counts
 from topocal.solve.conditions import Conditions
 from topocal.solve.fading import Fading
 from topocal.solve.rectangles import Block, members_of, ranges_of
+from topocal.topo.digest import DIGEST, check_digest, digest_of
 from topocal.topo.errors import FormatError, InputError, TopocalError, Where, one_line
 from topocal.topo.io import decode_document, read_bytes, write_atomically
 
@@ -55,12 +53,12 @@ _MOST_LOADS: Final = 10**8
 def caps_to_document(caps: Caps) -> dict[str, Any]:
     """The caps as JSON values, digest included."""
     document = _content(caps)
-    return {"format": FORMAT, "version": VERSION, "digest": _digest(document), **_body(document)}
+    return {"format": FORMAT, "version": VERSION, "digest": digest_of(document), **_body(document)}
 
 
 def caps_digest(caps: Caps) -> str:
     """Digest of the content: the same for the same caps, on every machine."""
-    return _digest(_content(caps))
+    return digest_of(_content(caps))
 
 
 def _content(caps: Caps) -> dict[str, Any]:
@@ -125,12 +123,6 @@ def _resource(cap: Cap) -> dict[str, Any]:
         found["kappa"] = cap.kappa
         found["kappa_interval"] = [cap.kappa_low, cap.kappa_high]
     return found
-
-
-def _digest(document: dict[str, Any]) -> str:
-    content = {k: v for k, v in document.items() if k != "digest"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def encode_caps(caps: Caps) -> bytes:
@@ -206,20 +198,9 @@ def caps_from_document(document: dict[str, Any], *, file: str, digest: str | Non
         When the content is not what its digest says, or not caps.
     """
     where = Where(file=file)
-    stated = document.get("digest")
-    try:
-        found = _digest(document)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise FormatError("damaged caps: no digest", where=where, remedy=_REMEDY) from error
-    if stated != found:
-        raise FormatError(
-            f"was changed or damaged: its content has digest {found[:15]}… and it says "
-            f"{one_line(stated)[:15]}…",
-            where=where,
-            remedy=_REMEDY,
-        )
+    check_digest(document, where=where, remedy=_REMEDY, required=True)
     if digest is not None:
-        _require(digest, found, where)
+        _require(digest, str(document[DIGEST]), where)
     try:
         return _caps(document)
     except (KeyError, TypeError, ValueError, msgspec.ValidationError, InputError) as error:

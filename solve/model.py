@@ -45,6 +45,7 @@ __all__ = [
     "Model",
     "Residual",
     "is_model",
+    "model_from_document",
     "read_model",
     "write_model",
 ]
@@ -293,6 +294,19 @@ def read_model(path: str | Path) -> Model:
     """
     file = str(path)
     document = decode_document(read_bytes(path), format=FORMAT, version=VERSION, file=file)
+    return model_from_document(document, file=file)
+
+
+def model_from_document(document: dict[str, Any], *, file: str) -> Model:
+    """The model that :func:`model_to_document` wrote.
+
+    Raises
+    ------
+    FormatError
+        When a part is missing, of the wrong type, or contradicts another.
+    TopologyError
+        When its topology contradicts itself.
+    """
     try:
         resources = msgspec.convert(document["resources"], list[FittedResource])
         topology = topology_from_document(document["topology"], file=file)

@@ -13,6 +13,7 @@ import pytest
 
 from topocal import cli
 from topocal.measure.plan import plan_to_document, read_plan
+from topocal.topo.digest import digest_of
 from topocal.topo.io import write_topology
 from topocal.topo.machines import l40s
 
@@ -70,7 +71,9 @@ def test_the_plan_is_written_and_printed_alike(run: Run, tmp_path: Path) -> None
     path = tmp_path / "plan.json"
     printed = _json(run("l40s", "-o", str(path), "--json"))
     assert printed == json.loads(path.read_text())
+    digest = printed.pop("digest")
     assert printed == json.loads(json.dumps(plan_to_document(read_plan(path))))
+    assert digest == digest_of(printed)
     assert printed["format"] == "topocal/plan"
     assert printed["version"] == 1
     assert "wrote" in run("l40s", "-o", str(path)).out

@@ -6,10 +6,12 @@ somebody to write, and a device may never end.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
+import secrets
 import stat
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,11 @@ from topocal.topo.errors import InputError, Where
 __all__ = ["read_limited", "write_atomically"]
 
 _REMEDY: Final = "check the path and its permissions"
+
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_LONGEST_STEM: Final = 200
+"""Bytes of a name that a part keeps; names have 255 at most."""
 
 _KINDS: Final = (
     (stat.S_ISDIR, "is a directory"),
@@ -69,33 +76,98 @@ def write_atomically(path: str | Path, content: bytes) -> None:
     """Write a file so that the old content or the new is there at any moment, never a part.
 
     Permissions follow the umask, as for any new file.  A link is followed; what is
-    there and is no file (a device, a pipe) is not replaced.
+    there and is no file (a device, a pipe) is not replaced.  A process that is killed may
+    leave its part, ``.NAME.part`` beside the file, which the next write of it removes.
 
     Raises
     ------
     InputError
         When it cannot be written; an old file is then untouched.
     """
-    temporary = None
     try:
         target = _target(path)
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(target)
+        descriptor, part = _open_part(target)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+                part.replace(target)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        _keep_name(target.parent)
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         raise InputError(
             f"cannot be written: {_why(error)}",
             where=Where(file=str(path)),
             remedy="choose another place",
         ) from error
+
+
+def _open_part(target: Path) -> tuple[int, Path]:
+    """A new file beside the target, locked while its writer lives.
+
+    Whoever finds one that nobody has locked removes it.  Where somebody else is writing, the
+    part gets a name of its own.
+    """
+    stem = os.fsdecode(os.fsencode(target.name)[:_LONGEST_STEM])
+    part = target.with_name(f".{stem}.part")
+    for _ in range(2):
+        try:
+            descriptor = os.open(part, _NEW, 0o666)
+        except FileExistsError:
+            _remove_if_left(part)
+            continue
+        if _is_ours(descriptor, part, lock=False):
+            return descriptor, part
+        os.close(descriptor)
+        break
+    part = target.with_name(f".{stem}.{secrets.token_hex(8)}.part")
+    return os.open(part, _NEW, 0o666), part
+
+
+def _is_ours(descriptor: int, part: Path, *, lock: bool) -> bool:
+    """Lock a part; no, where another has, or where the name is another file's by now.
+
+    File systems without locks have nobody who removes parts: there it is ours without one,
+    unless it is the ``lock`` that says so.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        if lock:
+            return False
+    try:
+        return os.path.samestat(os.fstat(descriptor), part.lstat())
+    except OSError:
+        return False
+
+
+def _remove_if_left(part: Path) -> None:
+    """Remove a part whose writer is gone; anything else of that name stays."""
+    try:
+        descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        if is_file and _is_ours(descriptor, part, lock=True):
+            part.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def _keep_name(folder: Path) -> None:
+    """Have the new name on disk too, on file systems that can be told so."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _target(path: str | Path) -> Path:

@@ -1,4 +1,8 @@
-"""topology.json: a topology on disk, exactly as it is in memory.
+"""topology.json: a topology on disk, exactly as it is in memory; and what all our files share.
+
+Every file names its format, its version and the digest of its content
+(:mod:`topocal.topo.digest`); without a digest, as in files written by hand or by earlier
+releases, nothing is compared.
 
 History of the schema: 1 (2026-11) first version.
 """
@@ -12,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import networkx as nx
 
+from topocal.topo.digest import check_digest, with_digest
 from topocal.topo.errors import (
     FormatError,
     TopocalError,
@@ -25,6 +30,7 @@ from topocal.topo.resource import LinkKind, NodeKind, PathClass, Resource, Use
 from topocal.topo.topology import Topology
 
 __all__ = [
+    "CHANGED",
     "FORMAT",
     "decode_document",
     "encode_document",
@@ -38,6 +44,9 @@ __all__ = [
 
 FORMAT: Final = "topocal/topology"
 VERSION: Final = 1
+
+CHANGED: Final = 'write it again; if you changed it on purpose, remove "digest"'
+"""Remedy for a file that is not what its digest says."""
 
 _PAIR_LISTS: Final = ("no_peer_pairs", "stated_classes", "class_overrides")
 """Graph attributes that list pairs of endpoints, and a path class where they state one."""
@@ -62,14 +71,17 @@ def read_bytes(path: str | Path) -> bytes:
 def encode_document(document: dict[str, Any]) -> bytes:
     """JSON with an end of line; floats survive the round trip exactly.
 
+    A document that names its format gets a digest (:func:`~topocal.topo.digest.with_digest`).
+
     Raises
     ------
     TopocalError
         When the document holds what JSON cannot.
     """
     try:
-        return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
-    except (TypeError, OverflowError, RecursionError, UnicodeEncodeError) as error:
+        content = msgspec.json.encode(with_digest(document))
+        return msgspec.json.format(content, indent=1) + b"\n"
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise TopocalError(
             f"cannot be written as JSON: {one_line(error)}",
             remedy="use numbers, text, lists and objects",
@@ -82,7 +94,8 @@ def decode_document(content: bytes, *, format: str, version: int, file: str) -> 
     Raises
     ------
     FormatError
-        When it is not JSON, of another kind, or newer than this release.
+        When it is not JSON, of another kind, newer than this release, or not what its digest
+        says.
     """
     where = Where(file=file)
     try:
@@ -105,6 +118,7 @@ def decode_document(content: bytes, *, format: str, version: int, file: str) -> 
             where=where,
             remedy="update topocal, or write the file again with this release",
         )
+    check_digest(document, where=where, remedy=CHANGED)
     return dict(document)
 
 

@@ -44,7 +44,10 @@ def safe(text: object) -> str:
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """One JSON document on standard output."""
+    """One JSON document on standard output, with its digest where it names a format of ours."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+    from topocal.topo.digest import with_digest
+
+    content = msgspec.json.encode(with_digest(document))
+    sys.stdout.write(msgspec.json.format(content, indent=2).decode() + "\n")
