@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from topocal.measure.samples import Measurements
     from topocal.solve.explain import Explanation
     from topocal.solve.model import Model
-    from topocal.solve.speedup import Demand, Needed, Speedup
+    from topocal.solve.speedup import Speedup
     from topocal.topo.topology import Topology
 
 __all__ = ["explain"]
@@ -266,12 +266,19 @@ def _document(found: Explanation) -> dict[str, Any]:
 
 def _tell_patterns(model: Model, found: list[Speedup], size_bytes: float, as_json: bool) -> None:
     from topocal.console import console, print_json, safe
-    from topocal.prediction_text import details, headline
+    from topocal.prediction_text import advice_document, advice_line, details, headline
+    from topocal.solve.next_measurement import Adviser
+    from topocal.speedup_text import speedup_document, speedup_lines
 
+    adviser = Adviser(model)
+    advice = [adviser.advise(one.prediction) for one in found]
     if as_json:
         print_json(
             {
-                "patterns": [_speedup_document(one, size_bytes) for one in found],
+                "patterns": [
+                    speedup_document(one, size_bytes) | {"measure_next": advice_document(ways)}
+                    for one, ways in zip(found, advice, strict=True)
+                ],
                 "sharing": model.sharing,
                 "findings": list(model.findings),
                 "notes": list(model.notes),
@@ -279,79 +286,10 @@ def _tell_patterns(model: Model, found: list[Speedup], size_bytes: float, as_jso
         )
         return
     out = console()
-    for one in found:
+    for one, ways in zip(found, advice, strict=True):
         out.print(headline(one.prediction, size_bytes))
-        for line in (*details(one.prediction, model), *_speedup_lines(one, model)):
+        lines = [*details(one.prediction, model), *([advice_line(ways)] if ways else ())]
+        for line in (*lines, *speedup_lines(one, model)):
             out.print(f"  {safe(line)}")
     for note in (*model.findings, *model.notes):
         out.print(f"note: {safe(note)}")
-
-
-def _speedup_lines(found: Speedup, model: Model) -> list[str]:
-    from topocal.topo.units import format_seconds
-
-    lines = []
-    if found.relief is not None and found.relieved_s is not None:
-        lines.append(
-            f"without this bottleneck: {format_seconds(found.relieved_s)}, {found.relief:.2f} "
-            "times as fast"
-        )
-    if found.prediction.bottleneck is None:
-        return lines
-    head = f"to be {found.factor:g} times as fast, in {format_seconds(found.target_s)}"
-    if not found.possible:
-        return [*lines, f"{head}: impossible, an empty message takes as long"]
-    lines.append(f"{head}:")
-    told: dict[object, list[Demand]] = {}
-    for demand in found.demands:
-        told.setdefault(demand.key, []).append(demand)
-    lines += [f"- {first.text_with(alike)}" for first, *alike in told.values()]
-    if found.unsure:
-        names = ", ".join(model.resources[name].label for name in found.unsure)
-        lines.append(f"- not known well, and perhaps too slow as well: {names}")
-    return lines
-
-
-def _speedup_document(found: Speedup, size_bytes: float) -> dict[str, Any]:
-    from topocal.prediction_text import prediction_document
-
-    return {
-        **prediction_document(found.prediction, size_bytes),
-        "relieved_s": found.relieved_s,
-        "relief": found.relief,
-        "faster": {
-            "times": found.factor,
-            "seconds": found.target_s,
-            "possible": found.possible,
-            "resources": [_demand_document(d) for d in found.demands],
-            "unsure": list(found.unsure),
-        },
-    }
-
-
-def _demand_document(demand: Demand) -> dict[str, Any]:
-    return {
-        "resource": demand.resource,
-        "label": demand.label,
-        "sharing": str(demand.sharing),
-        "status": str(demand.status),
-        "seconds": demand.seconds,
-        "times": demand.factor,
-        "flows": list(demand.flows),
-        "needed": None if demand.needed is None else _needed_document(demand.needed),
-        "in_series": list(demand.in_series),
-        "one_way_s": demand.one_way_s,
-        "crosses_twice": list(demand.twice),
-        "leave_out": list(demand.leave_out),
-        "flows_alone": [_needed_document(n) for n in demand.faster],
-        "text": demand.text,
-    }
-
-
-def _needed_document(needed: Needed) -> dict[str, Any]:
-    return {
-        "resource": needed.resource,
-        "now_Bps": needed.now_Bps,
-        "needed_Bps": needed.needed_Bps,
-        "times": needed.factor,
-    }
