@@ -54,7 +54,7 @@ from topocal.calibration import Calibration
 from topocal.fabrics import SIZES_BYTES, find_shape, on_fabric, plan_of, with_faults
 from topocal.measure.calibration import write_calibration
 from topocal.measure.patterns import parse_pattern
-like, endpoints, faults, patterns, folder = json.loads(sys.argv[1])
+like, endpoints, faults, patterns, rounds, folder = json.loads(sys.argv[1])
 shape = with_faults(find_shape(like, endpoints=endpoints), **faults)
 def work(machine):
     calibration = Calibration(
@@ -62,7 +62,7 @@ def work(machine):
         endpoints=shape.blueprint.endpoints,
         sizes_bytes=SIZES_BYTES,
         repeats=2,
-        rounds=3,
+        rounds=rounds,
         model=Path(folder) / "model.json",
         samples=Path(folder) / "calibration.json",
     )
@@ -129,7 +129,7 @@ def calibrated(
 ) -> tuple[Model, Measurements]:
     shape = find_shape(like, endpoints=endpoints)
     patterns = [p.name for p in held_out(shape.blueprint.endpoints)]
-    run_python(CALIBRATE, [like, endpoints, faults, patterns, str(tmp_path)])
+    run_python(CALIBRATE, [like, endpoints, faults, patterns, 2 if faults else 4, str(tmp_path)])
     return read_model(tmp_path / "model.json"), read_calibration(tmp_path / "held-out.json")
 
 
@@ -244,10 +244,10 @@ on_fabric(shape, lambda machine: write_calibration(machine.run(plan), output), s
 
 
 def star_of_unlike_senders() -> Topology:
-    """Four GPUs on a switch that send 24, 30, 36 and 48 GB/s and take in 100."""
+    """Three GPUs on a switch that send 24, 36 and 48 GB/s and take in 100."""
     build = TopologyBuilder("star")
     build.node("nvswitch0", NodeKind.NVSWITCH)
-    for k, rate in enumerate((24e9, 30e9, 36e9, 48e9)):
+    for k, rate in enumerate((24e9, 36e9, 48e9)):
         build.node(f"gpu{k}", NodeKind.GPU)
         build.connect(f"gpu{k}", "nvswitch0", LinkKind.NVLINK, nominal_Bps=rate, back_Bps=100e9)
     return build.build()
@@ -274,12 +274,13 @@ def test_receives_that_are_posted_one_by_one_share_time(tmp_path: Path) -> None:
             for issue, model in models.items()
         }
         assert engines["group"] == []
-        assert len(engines["one-by-one"]) == 4
+        assert len(engines["one-by-one"]) == 3
         for name in engines["one-by-one"]:
             assert models["one-by-one"].resources[name].kappa == pytest.approx(1.0, abs=0.05)
         senders = {n: t for n, t in shape.visible_Bps.items() if n.endswith("->nvswitch0")}
         for model in models.values():
-            require_capacities(model, senders)
+            for name, true in senders.items():
+                assert model.resources[name].capacity_Bps == pytest.approx(true, rel=0.05)
 
     twice(check)
 
