@@ -16,7 +16,7 @@ from topocal.measure.places import Place
 from topocal.measure.waits import Late
 from topocal.topo.errors import InputError
 
-__all__ = ["Accelerator", "Host", "accelerator", "device_kind", "own_index"]
+__all__ = ["Accelerator", "Host", "accelerator", "backend_and_device", "device_kind", "own_index"]
 
 # xccl is torch's own backend for Intel devices; ccl the one that oneCCL's bindings add.
 _DEVICE_OF: Final = {"nccl": "cuda", "xccl": "xpu", "ccl": "xpu"}
@@ -25,6 +25,34 @@ _DEVICE_OF: Final = {"nccl": "cuda", "xccl": "xpu", "ccl": "xpu"}
 def device_kind(backend: str) -> str:
     """Where the buffers of a backend lie: in host memory unless it is known for a device."""
     return _DEVICE_OF.get(backend, "cpu")
+
+
+def backend_and_device(backend: str, config: str, device: str | None) -> tuple[str, str]:
+    """Where the buffers of a group lie, and the backend that carries them.
+
+    Parameters
+    ----------
+    backend
+        The group's, by its name; ``undefined`` where it has one for each kind of device.
+    config
+        What it has: ``cpu:gloo,cuda:nccl``.
+    device
+        The kind of device that the user asks for.
+
+    >>> backend_and_device("nccl", "cuda:nccl", None)
+    ('cuda', 'nccl')
+    >>> backend_and_device("undefined", "cpu:gloo,cuda:nccl", None)
+    ('cuda', 'nccl')
+    >>> backend_and_device("undefined", "cpu:gloo,cuda:nccl", "cpu")
+    ('cpu', 'gloo')
+    """
+    parts = [part.partition(":") for part in config.split(",")]
+    backends = {kind: name for kind, _, name in parts if name}
+    if backend == "undefined" or ":" in backend:
+        own = (kind for kind, name in backends.items() if device_kind(name) == kind != "cpu")
+        kind = device or next(own, "cpu")
+        return kind, backends.get(kind, backend)
+    return device or device_kind(backend), backend
 
 
 def accelerator(torch: Any, kind: str) -> Any:

@@ -26,7 +26,14 @@ import torch.distributed as dist
 
 from topocal.measure import payload
 from topocal.measure.control import Control
-from topocal.measure.devices import Accelerator, Host, accelerator, device_kind, own_index
+from topocal.measure.devices import (
+    Accelerator,
+    Host,
+    accelerator,
+    backend_and_device,
+    device_kind,
+    own_index,
+)
 from topocal.measure.host_facts import bus_link, cpu_model, driver_version, host_id
 from topocal.measure.orders import Exchange, Prepare, Receive, Report, Send, Surveyed
 from topocal.measure.places import Place
@@ -157,10 +164,11 @@ class Member:
         if self.rank < 0:
             raise InputError("this process is not in the group", remedy="call it on its ranks only")
         self.size = int(dist.get_world_size(self._group))
-        self.backend = str(dist.get_backend(self._group))
+        kind, self.backend = backend_and_device(
+            str(dist.get_backend(self._group)), str(dist.get_backend_config(self._group)), device
+        )
         self._global = [int(dist.get_global_rank(self._group, r)) for r in range(self.size)]
         self._promise = promise or (lambda _: None)
-        kind = device or device_kind(self.backend)
         self._device = Host(torch) if kind == "cpu" else Accelerator(torch, kind)
         self._sent: list[Any] = []
         self._received: list[Any] = []

@@ -197,9 +197,8 @@ JOB = """
         from topocal.measure.coordinator import Settings
         from topocal.measure.plan import read_plan
 
-        dist.init_process_group(
-            "gloo", init_method=place.meeting, rank=place.rank, world_size=place.size
-        )
+        where = {"rank": place.rank, "world_size": place.size}
+        dist.init_process_group(init_method=place.meeting, **where)
         # Global ranks 3, 1, 2 are ranks 1, 2 and so on of a group; rank 0 is not in it.
         group = dist.new_group([1, 2, 3])
         plan = read_plan("plan.json")
@@ -238,6 +237,8 @@ def test_inside_a_running_job_on_a_group_of_its_own(tmp_path: Path) -> None:
     assert_is_whole(SMALL, samples.samples, ["one-by-one"])
     assert samples.runs[0].provenance["ranks"] == ["gpu0", "gpu1", "gpu4"]
     assert samples.runs[0].provenance["issue"] == "one-by-one"
+    # A group without a backend of its own name has one for each kind of device.
+    assert samples.runs[0].provenance["backend"] == "gloo"
     assert {s.kind for s in samples.samples} == {
         PatternKind.FAN_IN,
         PatternKind.RELAY,

@@ -80,6 +80,13 @@ class Progress:
                 self._step = lambda _: None
 
 
+def _restore_terminal() -> None:
+    """Take away the bar of a process that has been ended, and show the cursor again."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[2K\x1b[?25h")
+        sys.stderr.flush()
+
+
 def with_journal(error: MeasurementError, journal: Path) -> MeasurementError:
     """The same error, whose remedy says where what was measured is."""
     from topocal.topo.errors import MeasurementError
@@ -111,8 +118,10 @@ def explained(journal: Path) -> Iterator[None]:
     try:
         yield
     except MeasurementError as error:
+        _restore_terminal()
         raise with_journal(error, journal) from error
     except KeyboardInterrupt as stop:
+        _restore_terminal()
         kept = f"; what was measured is in {journal}, go on with --resume"
         typer.echo(f"topocal: interrupted{kept if journal.exists() else ''}", err=True)
         raise typer.Exit(130) from stop
