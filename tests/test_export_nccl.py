@@ -135,6 +135,9 @@ def test_fitted_speeds_come_back_in_full_both_ways() -> None:
     back = read_back(to_nccl(topology, figures))
     assert back.links["pcie:0000:10:00.0->gpu0"].nominal_Bps == 25.123456789e9
     assert back.links["gpu0->pcie:0000:10:00.0"].nominal_Bps == 7.25e9
+    assert (
+        "generation" not in back.graph.edges["pcie:0000:10:00.0", "gpu0", "pcie:0000:10:00.0->gpu0"]
+    )
     assert back.links["socket1->gpu2"].nominal_Bps == pcie_Bps(4, 16)
     np.testing.assert_array_equal(classes(back), classes(topology))
 

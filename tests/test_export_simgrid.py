@@ -303,6 +303,31 @@ def test_simgrid_agrees_on_weights_pipes_and_engines(
     assert largest_difference(program, topology, figures, flows, tmp_path) <= 1e-9
 
 
+@needs_simgrid
+def test_simgrid_takes_as_long_as_the_published_machine(program: Path, tmp_path: Path) -> None:
+    """Receivers that serve one sender at a time: within the rounding that the file tells."""
+    from topocal.exporting import fitted_figures
+    from topocal.measure.importers.tables import read_tables
+    from topocal.solve.fit import fit
+
+    tables = [
+        Path(__file__).parents[1] / "examples" / "b70" / f"{n}.csv" for n in ("pairs", "fans")
+    ]
+    model = fit(read_tables(tables), build_machine("b70"))
+    figures = fitted_figures(model)
+    notes = simgrid_platform(model.topology, figures).notes
+    (told,) = [n for n in notes if "rounded by" in n]
+    most = float(told.split("rounded by ")[1].split("%")[0]) / 100 + 5e-4
+    assert most < 0.03
+    for root in range(8):
+        fan = [
+            Flow(source=f"gpu{k}", destination=f"gpu{root}", size_bytes=2.0**28)
+            for k in range(8)
+            if k != root
+        ]
+        assert largest_difference(program, model.topology, figures, fan, tmp_path) <= most
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.floats(1e8, 1e11), min_size=2, max_size=7),

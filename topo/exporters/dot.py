@@ -39,6 +39,7 @@ _SHAPE: Final = {
 """Switches are ellipses."""
 
 _THICKEST: Final = 6.0
+_AT_LEAST: Final = ("bounded", "series")
 _DASHED: Final = ("nominal", "assumed", "unknown")
 
 
@@ -93,7 +94,8 @@ def _edges(topology: Topology, figures: Figures, ids: dict[str, str]) -> Iterato
 def _style(link: Link, figure: Figure | None, most_Bps: float, *, both: bool) -> list[str]:
     rate = None if figure is None else figure.capacity_Bps
     known = rate is not None and math.isfinite(rate)
-    words = [str(link.kind), format_rate(rate) if known and rate is not None else "?"]
+    least = "at least " if figure is not None and figure.status in _AT_LEAST else ""
+    words = [str(link.kind), least + format_rate(rate) if known and rate is not None else "?"]
     style = [f"label={_quoted(*words)}"]
     if both:
         style.append("dir=both")

@@ -160,6 +160,8 @@ def _connect_devices(builder: TopologyBuilder, tree: Tree) -> list[str]:
         if (down is None) != (up is None):
             down = up = down or up
         if down is not None:
+            # The words are what NCCL shall take the link for, and no slot's.
+            generation = width = None
             nominal, source = down, "as topocal wrote it to the file"
         if nominal is None and believed:
             unknown.append(device.id)
