@@ -58,7 +58,10 @@ def find_case(name: str, *, default_Bps: float | None = None) -> Found:
             unknown = np.array([r.capacity_Bps is None for r in model.resources.values()])
             values = np.where(unknown, default_Bps, capacities.capacity_Bps)
             capacities = replace(capacities, capacity_Bps=values)
-        return Found(Case(topology=model.topology, capacities=capacities), f"fitted{assumed}")
+        # Flow by flow nothing says when the loss sets in: what many flows cost is left out.
+        loss = "" if model.fading is None else ", without its loss by many flows"
+        case = Case(topology=model.topology, capacities=capacities)
+        return Found(case, f"fitted{assumed}{loss}")
     topology = find_topology(name)
     capacities = Capacities.of(topology, default_Bps=default_Bps, needed=())
     return Found(Case(topology=topology, capacities=capacities), f"nominal{assumed}")
