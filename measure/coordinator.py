@@ -211,11 +211,15 @@ class Coordinator:
         )
         if last:
             return
-        for number in numbers:
-            self._journal.set_aside(
-                self._step, number, f"the reference took {ratio:.3g} times as long afterwards"
-            )
         for batch in since:
+            self._journal.set_aside(
+                self._step,
+                batch.round,
+                [p.name for p in batch.patterns],
+                batch.size_bytes,
+                batch.issue,
+                f"the reference took {ratio:.3g} times as long afterwards",
+            )
             self._measure(plan, batch)
 
     def _measure(self, plan: Plan, batch: Batch) -> None:
@@ -227,6 +231,12 @@ class Coordinator:
         try:
             iterations = self._warm_up(plan, batch, samples)
             self._repeat(plan, batch, iterations, samples)
+        except BaseException:
+            # Too few repeats are not to pass for enough when measuring goes on.
+            samples[:] = [
+                s if s.set_aside else _aside(s, "its repeats were cut off") for s in samples
+            ]
+            raise
         finally:
             if samples:
                 after = time.monotonic() - self._began

@@ -9,7 +9,7 @@ not written; so does what a full disk did not take.
     {"format": "topocal/journal", "version": 1, "subject": "…", "run": "5f0c…"}
     {"session": {"backend": "gloo", "ranks": ["gpu0", "gpu1"], …}}
     {"batch": [0, 3], "after_s": 1.5, "samples": [{"flows": [["gpu0", "gpu1"]], …}]}
-    {"aside": [0, 3], "reason": "…"}
+    {"aside": [0, 3], "patterns": ["gpu0->gpu1"], "size": 4096.0, "issue": "group", "reason": "…"}
     {"remark": "…"}
 
 When all is done, the journal becomes calibration.json and goes.
@@ -72,6 +72,9 @@ class _Line(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     after_s: float = 0.0
     samples: list[_Timing] = []
     aside: tuple[int, int] | None = None
+    patterns: list[str] = []
+    size: float = 0.0
+    issue: str = ""
     reason: str = ""
     remark: str | None = None
     links: dict[str, str] | None = None
@@ -192,9 +195,8 @@ class Journal:
             self._seconds[session] = max(self._seconds[session], line.after_s)
             self._samples += [(step, session, _sample(t, number)) for t in line.samples]
         elif line.aside is not None:
-            step, number = line.aside
             self._samples = [
-                (s, k, _set_aside(x, line.reason) if (s, x.round) == (step, number) else x)
+                (s, k, _set_aside(x, line.reason) if _is_meant(line, s, x) else x)
                 for s, k, x in self._samples
             ]
         elif line.remark is not None:
@@ -269,9 +271,24 @@ class Journal:
         self._append(line)
         self._take(line)
 
-    def set_aside(self, step: int, round_: int, reason: str) -> None:
-        """What was measured in a round is not to be used after all; raises as :meth:`add`."""
-        line = _Line(aside=(step, round_), reason=reason)
+    def set_aside(
+        self,
+        step: int,
+        round_: int,
+        patterns: Sequence[str],
+        size_bytes: float,
+        issue: str,
+        reason: str,
+    ) -> None:
+        """What was measured so far of a batch is not to be used after all; raises as
+        :meth:`add`."""
+        line = _Line(
+            aside=(step, round_),
+            patterns=list(patterns),
+            size=size_bytes,
+            issue=issue,
+            reason=reason,
+        )
         self._append(line)
         self._take(line)
 
@@ -385,6 +402,16 @@ def _sample(timing: _Timing, round_: int) -> Sample:
         endpoint_start_s=timing.start,
         endpoint_end_s=timing.end,
         set_aside=timing.aside,
+    )
+
+
+def _is_meant(line: _Line, step: int, sample: Sample) -> bool:
+    """Whether a line sets a sample aside."""
+    return (
+        line.aside == (step, sample.round)
+        and sample.name in line.patterns
+        and sample.pattern.flows[0].size_bytes == line.size
+        and sample.issue == line.issue
     )
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -425,9 +426,50 @@ def test_a_machine_that_has_changed_is_measured_again() -> None:
     assert said[-1] in found.runs[0].provenance["remarks"]
 
 
+def test_repeats_that_were_cut_off_are_measured_again_when_it_goes_on(tmp_path: Path) -> None:
+    #   14 messages of the reference and 1 warm-up; the second repeat fails.
+    count = [0]
+
+    def spoil(order: Exchange, report: Report) -> Report:
+        count[0] += 1
+        return waits_in_vain(order, report) if count[0] == 17 else report
+
+    plan = plan_of(peer("gpu1", "gpu2"))
+
+    def run(resume: bool) -> Any:
+        ranks = group(3)
+        ranks.members[2].spoil = spoil
+        ranks.start()
+        session = Session(
+            names=NAMES,
+            subject="plan",
+            settings=Settings(timeout_s=LIMIT_S, shortest_s=1e-4),
+            journal=tmp_path / "j",
+            resume=resume,
+        )
+        try:
+            return coordinate(ranks.first, session, lambda machine: machine.run(plan))
+        finally:
+            ranks.join()
+
+    with pytest.raises(MeasurementError, match="nothing came in time"):
+        run(resume=False)
+    found = run(resume=True)
+    assert [s.repeat for s in found.samples] == [0, 1, 2]
+    reasons = sorted(s.set_aside for s in found.set_aside)
+    assert reasons == ["its repeats were cut off", "warm-up", "warm-up"]
+
+
 def test_bytes_that_are_wrong_end_it_and_are_kept() -> None:
+    #   After 14 messages of the reference and 1 warm-up.
+    count = [0]
+
+    def spoil(order: Exchange, report: Report) -> Report:
+        count[0] += 1
+        return brings_other_bytes(order, report) if count[0] == 16 else report
+
     ranks = group(3)
-    ranks.members[2].spoil = brings_other_bytes
+    ranks.members[2].spoil = spoil
     ranks.start()
     journal = Journal(None, subject="plan", run="abc")
     journal.begin({"backend": "gloo", "ranks": list(NAMES)})
@@ -437,6 +479,11 @@ def test_bytes_that_are_wrong_end_it_and_are_kept() -> None:
     )
     with pytest.raises(WrongBytesError, match=r"rank 2 \(gpu2\) received other bytes"):
         machine.run(plan_of(peer("gpu1", "gpu2")))
+    reasons = sorted(s.set_aside or "" for s in journal.measurements().set_aside)
+    assert reasons == [
+        "rank 2 (gpu2) received other bytes than rank 1 (gpu1) sent",
+        "warm-up",
+    ]
     crew.stop(failed=True)
     ranks.join()
 

@@ -90,7 +90,7 @@ def test_only_what_counts_is_measured() -> None:
     assert journal.measured(0) == set()
     journal.add(0, 0, [sample(1.0)], after_s=1.0)
     assert len(journal.measured(0)) == 1
-    journal.set_aside(0, 0, "drift")
+    journal.set_aside(0, 0, ["gpu0<-gpu1,gpu2"], 4096.0, "group", "drift")
     assert journal.measured(0) == set()
     reasons = sorted(s.set_aside or "" for s in journal.measurements().set_aside)
     assert reasons == ["drift", "warm-up"]
@@ -103,7 +103,12 @@ def test_a_remark_of_setting_aside_survives(tmp_path: Path) -> None:
     journal = begun(tmp_path / "j")
     journal.add(0, 3, [sample(1.0, round_=3)], after_s=1.0)
     journal.add(0, 4, [sample(2.0, round_=4)], after_s=1.0)
-    journal.set_aside(0, 3, "drift")
+    fan = ["gpu0<-gpu1,gpu2"]
+    journal.set_aside(0, 3, fan, 4096.0, "group", "drift")
+    journal.set_aside(1, 4, fan, 4096.0, "group", "another plan's")
+    journal.set_aside(0, 4, fan, 8192.0, "group", "another size")
+    journal.set_aside(0, 4, fan, 4096.0, "one-by-one", "issued otherwise")
+    journal.set_aside(0, 4, ["gpu0->gpu1"], 4096.0, "group", "another pattern")
     journal.close(done=False)
     again = opened(tmp_path / "j", resume=True)
     assert [s.seconds for s in again.measurements().samples] == [2.0]
