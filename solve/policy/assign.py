@@ -115,6 +115,7 @@ def assign(
         table,
         judge,
         [shares, best.shares if sparse is None else sparse],
+        others["online"],
         best.bound_s,
         min_split_bytes if split else None,
     )

@@ -1,8 +1,9 @@
 """Candidates made from shares: whole regions and split ones, rounded, improved, polished.
 
 Shares that spread the bytes end together but ask for many small quotas; shares with few
-holders round well.  Both are tried, each as it is rounded and after local search; the best few of
-the whole and of the split ones are polished by simulated finish.
+holders round well; and one request after another may do well, too.  Each is tried as it is
+rounded and after local search; the best few of the whole and of the split ones are polished by
+simulated finish.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from topocal.solve.policy.judge import Judge
 from topocal.solve.policy.program import least_busy_whole
 from topocal.solve.policy.rounding import (
     Regions,
+    by_holder,
     by_quota,
     improved,
     polished,
@@ -33,7 +35,10 @@ __all__ = ["Way", "drafts"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_POLISHED: Final = 3
+_SQUARINGS: Final = (4, 5)
+"""Powers that local search tries: 16 and 32."""
+
+_POLISHED: Final = 2
 """So many of the whole and of the split ones, the best first."""
 
 _ENOUGH: Final = 2e-3
@@ -74,6 +79,7 @@ def drafts(
     table: Table,
     judge: Judge,
     shares: Sequence[Floats],
+    online: Ints,
     bound_s: float,
     min_split_bytes: int | None,
 ) -> list[Way]:
@@ -83,17 +89,20 @@ def drafts(
     ----------
     shares
         Shape (E,) each: the first spread, the others with few holders.
+    online
+        Shape (N,): the holder of each row of the table by the policy of that name, to start from.
     min_split_bytes
         ``None``: whole regions only.
     """
-    found = list(_rounded(choice, table, shares, bound_s, min_split_bytes))
+    found = list(_rounded(choice, table, shares, online, bound_s, min_split_bytes))
     for kind in (False, True):
         mine = [draft for draft in found if draft.is_split == kind]
         if len(choice.groups) and mine:
-            _, finish = judge.race(
-                [choice.bytes_of(shares_of(choice, d.pieces, d.held)) for d in mine]
-            )
             enough_s = bound_s * (1.0 + _ENOUGH)
+            _, finish = judge.race(
+                [choice.bytes_of(shares_of(choice, d.pieces, d.held)) for d in mine],
+                enough_s=enough_s,
+            )
             for k in np.argsort(finish, kind="stable")[:_POLISHED].tolist():
                 if not np.isfinite(finish[k]):
                     break
@@ -110,6 +119,7 @@ def _rounded(
     choice: Choice,
     table: Table,
     shares: Sequence[Floats],
+    online: Ints,
     bound_s: float,
     min_split_bytes: int | None,
 ) -> Iterator[_Draft]:
@@ -118,17 +128,23 @@ def _rounded(
     whole = _Draft("", regions, begin, table.rows[regions.row], begin, False)
     for start, prefix in zip(shares, ("spread", *["few"] * len(shares)), strict=False):
         held = by_quota(choice, regions, start)
-        yield replace(whole, name=f"{prefix}, whole", held=held)
-        held = improved(choice, regions, held, bound_s)
-        yield replace(whole, name=f"{prefix}, whole, improved", held=held)
+        yield from _improved(choice, replace(whole, name=f"{prefix}, whole", held=held), bound_s)
         if min_split_bytes is not None:
             draft = _cut(choice, table, regions, start, min_split_bytes)
-            yield replace(draft, name=f"{prefix}, split")
-            held = improved(choice, draft.pieces, draft.held, bound_s)
-            yield replace(draft, name=f"{prefix}, split, improved", held=held)
+            yield from _improved(choice, replace(draft, name=f"{prefix}, split"), bound_s)
+    held = by_holder(choice, regions, online[regions.row])
+    yield from _improved(choice, replace(whole, name="online, whole", held=held), bound_s)
     exact = least_busy_whole(choice, regions)
     if exact is not None:
         yield replace(whole, name="integer program, whole", held=exact)
+
+
+def _improved(choice: Choice, draft: _Draft, bound_s: float) -> Iterator[_Draft]:
+    """A draft, and what local search makes of it."""
+    yield draft
+    for squarings in _SQUARINGS:
+        held = improved(choice, draft.pieces, draft.held, bound_s, squarings)
+        yield replace(draft, name=f"{draft.name}, improved ({2**squarings})", held=held)
 
 
 def _cut(

@@ -19,7 +19,7 @@ from topocal.solve.policy.judge import Judge, effort
 from topocal.solve.policy.rounding_kernel import descend, fill
 from topocal.solve.policy.table import Table
 
-__all__ = ["Regions", "by_quota", "improved", "polished", "regions_of", "shares_of"]
+__all__ = ["Regions", "by_holder", "by_quota", "improved", "polished", "regions_of", "shares_of"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -73,6 +73,15 @@ def shares_of(choice: Choice, regions: Regions, held: Ints) -> Floats:
     return np.divide(sent, size, out=choice.even.copy(), where=size > 0)
 
 
+def by_holder(choice: Choice, regions: Regions, holder: Ints) -> Ints:
+    """Shape (M,): the entry of each request, from the number of its holder."""
+    span = int(choice.entry_holder.max(initial=0)) + 1
+    # Entries stand by group, lowest holder first.
+    keys = choice.entry_group * span + choice.entry_holder
+    found: Ints = np.searchsorted(keys, regions.group * span + holder).astype(np.int64)
+    return found
+
+
 def by_quota(choice: Choice, regions: Regions, shares: Floats) -> Ints:
     """Shape (M,): the entry of each request."""
     held = np.zeros(len(regions.row), dtype=np.int64)
@@ -81,8 +90,12 @@ def by_quota(choice: Choice, regions: Regions, shares: Floats) -> Ints:
     return held
 
 
-def improved(choice: Choice, regions: Regions, held: Ints, unit_s: float) -> Ints:
-    """After local search on the busiest resources, in units of ``unit_s``."""
+def improved(choice: Choice, regions: Regions, held: Ints, unit_s: float, squarings: int) -> Ints:
+    """After local search on the busiest resources, in units of ``unit_s``.
+
+    The higher the power (2 to the ``squarings``), the less busy the busiest, and the less even
+    the rest, which fair sharing may mind.
+    """
     held = held.copy()
     if unit_s <= 0:
         return held
@@ -103,6 +116,7 @@ def improved(choice: Choice, regions: Regions, held: Ints, unit_s: float) -> Int
             costs,
             load,
             held,
+            squarings,
         )
         if not moved:
             break

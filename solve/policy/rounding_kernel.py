@@ -34,13 +34,11 @@ def fill(order: _I, group: _I, size: _F, start: _I, quota: _F, held: _I) -> None
 
 
 @inlined
-def _steep(load: float) -> float:
-    """The 32nd power: the sum over resources is ruled by the busiest."""
-    a = load * load
-    b = a * a
-    c = b * b
-    d = c * c
-    return d * d
+def _steep(load: float, squarings: int) -> float:
+    """A high power, so that the sum over resources is ruled by the busiest."""
+    for _ in range(squarings):
+        load *= load
+    return load
 
 
 @compiled
@@ -55,11 +53,13 @@ def descend(
     pair_cost: _F,
     load: _F,
     held: _I,
+    squarings: int,
 ) -> int:
     """Let each request, in ``order``, choose its holder again while all others stay.
 
-    It takes the one that adds least to the sum of the 32nd powers of ``load`` (about 1 for the
-    busiest); it stays where nothing is better.  Returns how many moved.
+    It takes the one that adds least to the sum of powers of ``load`` (about 1 for the
+    busiest), the 2nd to the ``squarings``; it stays where nothing is better.  Returns how
+    many moved.
     """
     moved = 0
     for k in order:
@@ -75,7 +75,8 @@ def descend(
             added = 0.0
             for line in range(pair_ptr[pair], pair_ptr[pair + 1]):
                 before = load[pair_row[line]]
-                added += _steep(before + amount * pair_cost[line]) - _steep(before)
+                after = before + amount * pair_cost[line]
+                added += _steep(after, squarings) - _steep(before, squarings)
             if added < least * (1.0 - 1e-9):
                 best, least = entry, added
         pair = entry_pair[best]
