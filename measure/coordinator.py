@@ -46,16 +46,25 @@ SHORTEST_S: Final = 5e-3
 """Starts of ranks on one host lie 0.1 to 0.5 ms apart; of this that is a tenth at most."""
 
 TIMEOUT_S: Final = 60.0
+"""A rank that sets up a backend's connections to many others takes seconds; nothing that is well
+takes a minute."""
 
 _SLOWEST_BPS: Final = 10e6
 """What passes less than Fast Ethernet (100 Mbit/s, 12.5 MB/s) is taken for stuck."""
 
 _MOST_ITERATIONS: Final = 1000
+"""For a message of 5 us, which no backend beats, this is as long as a timing lasts."""
+
 _THINK_S: Final = 3600.0
 """How long ranks wait between plans, while the first one fits and designs."""
 
 _CHECK_EVERY_S: Final = 20.0
+"""A look at the reference takes a fraction of a second, so this costs a few per cent."""
+
 _CHECKS: Final = 5
+"""Five before and five now that do not overlap are chance once in 126 times; twice in a row,
+once in 16,000."""
+
 _UNCOUNTED: Final = 2
 _REFERENCE_S: Final = 20e-3
 """The reference is measured at the smallest size that takes so long, or at the largest as often
@@ -95,10 +104,8 @@ class Coordinator:
 
     Parameters
     ----------
-    member
-        This process, which is rank 0.
-    names
-        The endpoint of each rank.
+    crew
+        All ranks; this process is the first.
     settings
         How plans are run.
     journal

@@ -228,5 +228,10 @@ def test_with_real_messages_cut_off_and_gone_on_with(folder: Path) -> None:
     (run_,) = found.runs
     assert run_.provenance["ranks"] == ["gpu0", "gpu1", "gpu2"]
     assert all(s.run == 0 for s in found.samples)
+    # What is complete is left as it is.
+    before = (folder / "model.json").read_bytes()
+    out, _ = run(folder, *REAL, "--resume")
+    assert out == "model.json and model.calibration.json are complete\n"
+    assert (folder / "model.json").read_bytes() == before
     model = read_model(folder / "model.json")
     assert model.topology.accelerators == ("gpu0", "gpu1", "gpu2", "gpu3")

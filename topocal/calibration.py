@@ -200,7 +200,13 @@ def calibrate_in_processes(
         tell=progress.tell,
     )
 
+    results = calibration.model, calibration.samples
+    is_complete = resume and not journal.exists() and all(path.exists() for path in results)
+
     def work(machine: Coordinator) -> None:
+        if is_complete:
+            progress.tell(f"{results[0]} and {results[1]} are complete")
+            return
         with progress.shown("calibrating"):
             step = calibration.run(wrap(machine), progress.tell)
         finish(step)
