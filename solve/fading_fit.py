@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve.candidates import Candidates
-from topocal.solve.estimate import PRIOR, PRIOR_UNIT, estimate, huber
+from topocal.solve.cost import PRIOR, PRIOR_UNIT, huber
+from topocal.solve.estimate import estimate
 from topocal.solve.fading import TWO_SIDED, Crowd, Faded, Fading
 from topocal.solve.fading_score import FEW, Counts, pooled_scores, score, scores
 from topocal.solve.hypotheses import Fit, nominal_prior

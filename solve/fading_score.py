@@ -22,7 +22,8 @@ from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.linalg import splu
 
 from topocal.solve.candidates import like
-from topocal.solve.estimate import HUBER, Cost, huber, soft_slopes
+from topocal.solve.cost import HUBER, Cost, huber
+from topocal.solve.estimate import soft_slopes
 from topocal.solve.fading import Crowd
 from topocal.solve.hypotheses import Fit, nominal_prior
 from topocal.solve.residuation import upper_bounds

@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve.candidates import Candidates
-from topocal.solve.estimate import LEAST_KAPPA, Estimate, estimate, huber
+from topocal.solve.cost import LEAST_KAPPA, Estimate, huber
+from topocal.solve.estimate import estimate
 from topocal.solve.judge import SAME_SIGMAS, prefer_time
 from topocal.solve.judge_closely import Judge
+from topocal.solve.nearby import SHARE, Nearby
 from topocal.solve.polish import MOST_OBSERVATIONS
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
@@ -60,6 +62,12 @@ MOST_ROUNDS: Final = 3
 
 MOST_SINGLE: Final = 32
 """Endpoints that are tried one by one in a round."""
+
+ASK_NEARBY_FROM: Final = MOST_OBSERVATIONS
+"""Up to so many observations everything is fitted again for every trial: it takes no time."""
+
+ASK_NEARBY_SHARE: Final = 0.1
+"""…and where the fans of what is tried are more than this share of them it would take as long."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,7 @@ class Hypotheses:
             self._by_pairs = self._select(pairs, by_pairs, None)
             self._paired = np.isfinite(upper_bounds(pairs)) & by_pairs
         self._start = by_pairs
+        self._nearby: tuple[Fit, Nearby, set[int]] | None = None
 
     def _base(self) -> NDArray[np.bool_]:
         """What explains pairs before anything else: specifications, else senders."""
@@ -292,23 +301,43 @@ class Hypotheses:
             wishes = self._wishes(fit)
             if not wishes:
                 return fit
-            together = fit.engines.copy()
-            for engine, _sure in wishes:
-                together[engine] = not together[engine]
-            again = self.fit(together, fit)
-            if again.bic < fit.bic:
-                fit = again
-                continue
             before = fit
-            for engine, _sure in wishes[:MOST_SINGLE]:
-                engines = fit.engines.copy()
-                engines[engine] = not engines[engine]
-                again = self.fit(engines, fit)
-                if again.bic < fit.bic:
-                    fit = again
+            everyone = [engine for engine, _ in wishes]
+            fit = self._turned(fit, everyone)
+            if fit is not before:
+                continue
+            for engine in everyone[:MOST_SINGLE]:
+                fit = self._turned(fit, [engine])
             if fit is before:
                 return fit
         return fit
+
+    def _turned(self, fit: Fit, which: list[int]) -> Fit:
+        """The fit with some engines on that were off, or off that were on, if that pays."""
+        engines = fit.engines.copy()
+        engines[which] = ~engines[which]
+        if not self._may_pay(fit, engines):
+            return fit
+        again = self.fit(engines, fit)
+        return again if again.bic < fit.bic else fit
+
+    def _may_pay(self, fit: Fit, engines: NDArray[np.bool_]) -> bool:
+        """Whether other engines may be worth a fit of everything."""
+        count, shared = len(self.rows.observations), self.rows.shared
+        changed = engines != fit.engines
+        fans = len(np.unique(shared.row[changed[shared.resource]]))
+        if count <= ASK_NEARBY_FROM or fans > ASK_NEARBY_SHARE * count:
+            return True
+        if self._nearby is None or self._nearby[0] is not fit:
+            around = Nearby(self.rows, fit.estimate, fit.active, fit.engines, self.prior)
+            self._nearby = (fit, around, set(self.supposed_for(fit)))
+        _, nearby, open_ends = self._nearby
+        # Other resources may take the place of what an engine explained, and it theirs.
+        if (fit.engines & changed).any() or open_ends & set(np.flatnonzero(changed).tolist()):
+            return True
+        sides = len(np.unique(shared.side[engines[shared.resource]]))
+        more = sides - len(np.unique(shared.side[fit.engines[shared.resource]]))
+        return nearby.saving(engines) > (more - SHARE) * self._price
 
     def _wishes(self, fit: Fit) -> list[tuple[int, float]]:
         """Engines whose endpoint's fans would rather have them the other way, the surest first."""
@@ -343,6 +372,8 @@ class Hypotheses:
 
     def supposed_for(self, fit: Fit) -> dict[int, list[int]]:
         """By engine: the supposed resources that bind fans at its endpoint, and only fans."""
+        if not (fit.active & self._supposed & ~self._start).any():
+            return {}
         top = first_busiest(self.rows.log_load, np.where(fit.active, fit.estimate.x, -np.inf))
         bound = np.where(top >= 0, self.rows.log_load.indices[top], -1)
         fans: dict[int, set[int]] = {}

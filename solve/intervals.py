@@ -19,7 +19,8 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import splu
 from scipy.special import ndtri
 
-from topocal.solve.estimate import Cost, Estimate, largest_sigma, soft_slopes
+from topocal.solve.cost import Cost, Estimate, largest_sigma
+from topocal.solve.estimate import soft_slopes
 from topocal.solve.intervals_kernel import count_rivals, list_rivals
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve import judge_kernel
-from topocal.solve.estimate import HUBER, LEAST_LOG_KAPPA, UNEXPLAINED, Estimate
+from topocal.solve.cost import HUBER, LEAST_LOG_KAPPA, UNEXPLAINED, Estimate
 from topocal.solve.rows import Rows, two_largest
 
 __all__ = ["SAME_SIGMAS", "prefer_time"]

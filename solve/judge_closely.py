@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.solve.estimate import LEAST_LOG_KAPPA, Estimate, huber
+from topocal.solve.cost import LEAST_LOG_KAPPA, Estimate, huber
 from topocal.solve.judge import SAME_SIGMAS
 from topocal.solve.rows import Rows, row_max
 

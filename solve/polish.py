@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve.convex import solve_convex
-from topocal.solve.estimate import HUBER, Cost, Estimate, predict_log_seconds, soft_slopes
+from topocal.solve.cost import HUBER, Cost, Estimate, predict_log_seconds
+from topocal.solve.estimate import soft_slopes
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows
 

@@ -16,7 +16,8 @@ from topocal.measure.samples import Measurements
 from topocal.measure.simulated import time_patterns
 from topocal.solve.candidates import RECEIVER, with_candidates
 from topocal.solve.consistency import check_consistency
-from topocal.solve.estimate import estimate, huber, predict_log_seconds
+from topocal.solve.cost import huber, predict_log_seconds
+from topocal.solve.estimate import estimate
 from topocal.solve.fit import fit
 from topocal.solve.groups import find_groups
 from topocal.solve.model import Model
