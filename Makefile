@@ -3,6 +3,7 @@
 #   make demo    set up .venv, install, run `topocal demo --live`
 #   make test    set up .venv, install, lint, type-check, run every test
 #
+#   make fuzz              every reader under a coverage-guided fuzzer, FUZZ_SECONDS each
 #   make test-deepspeed    replica policies with DeepSpeed's own planner, which it installs
 
 PYTHON ?= python3
@@ -10,8 +11,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 DEEPSPEED := .venv-deepspeed
+FUZZ := .venv-fuzz
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?=
 
-.PHONY: demo test torch quick test-deepspeed check lint types clean
+.PHONY: demo test torch quick test-deepspeed schemas check lint types clean
 
 demo: $(VENV)/.installed torch
 	$(BIN)/topocal demo --live
@@ -33,6 +37,18 @@ torch: | $(VENV)/.installed
 quick: $(VENV)/.test-installed
 	$(BIN)/python -m pytest -n auto -m "not heavy and not alone"
 
+# In an environment of its own, which also sees the packages of .venv. Inputs that fail are left
+# in fuzz-findings.
+fuzz: $(FUZZ)/.installed
+	$(FUZZ)/bin/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+$(FUZZ)/.installed: | $(VENV)/.test-installed
+	$(BIN)/python -m venv $(FUZZ)
+	$(BIN)/python -c "import sysconfig; print(f\"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\")" \
+		> "$$($(FUZZ)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/base.pth"
+	$(FUZZ)/bin/python -m pip install --quiet atheris
+	touch $@
+
 # In an environment of its own, which also sees the packages of .venv. DeepSpeed comes as source
 # that would compile operators; none are needed, nor is a torch for accelerators.
 test-deepspeed: $(DEEPSPEED)/.installed
@@ -48,6 +64,12 @@ $(DEEPSPEED)/.installed: | $(VENV)/.test-installed
 	DS_BUILD_OPS=0 $(DEEPSPEED)/bin/python -m pip install --quiet --no-build-isolation deepspeed==0.19.8
 	$(DEEPSPEED)/bin/python -c "import deepspeed.checkpoint.affine_transfer"
 	touch $@
+
+# docs/schemas, from the types.
+schemas: $(VENV)/.installed
+	for name in topology plan calibration model caps; do \
+		$(BIN)/topocal schema $$name -o docs/schemas/$$name.schema.json || exit; \
+	done
 
 check: lint types
 
@@ -70,4 +92,4 @@ $(VENV)/.test-installed: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) $(DEEPSPEED) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEEPSPEED) $(FUZZ) fuzz-findings build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

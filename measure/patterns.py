@@ -35,7 +35,7 @@ __all__ = [
     "relay",
 ]
 
-_ARROW: Final = re.compile(r"^(.+?)(<->|<-|->)(.+)$")
+_ARROW: Final = re.compile(r"^(.+?)(<->|<-|->)(.+)$", re.DOTALL)
 
 
 class PatternKind(StrEnum):
@@ -177,6 +177,11 @@ def notation(pairs: Iterable[tuple[str, str]]) -> str:
     return " + ".join(parts)
 
 
+def _is_name(text: str) -> bool:
+    """Whether a name may stand in the notation: one word, without arrows."""
+    return len(text.split()) == 1 and not re.search("->|<-", text)
+
+
 def parse_pattern(
     text: str,
     size_bytes: float = 0.0,
@@ -201,14 +206,15 @@ def parse_pattern(
     """
     pairs: list[tuple[str, str]] = []
     for part in text.split("+"):
-        match = _ARROW.match("".join(part.split()))
-        if match is None:
+        match = _ARROW.match(part)
+        sides = [] if match is None else [match[1].split(","), match[3].split(",")]
+        if match is None or not all(_is_name(name) for side in sides for name in side):
             raise FormatError(
                 f"{one_line(part)!r} is not a pattern",
                 where=where,
                 remedy="write 3<-4,5,6 or 0->1,2 or 0<->1 or 0->4 + 1->5",
             )
-        left, right = ([resolve(name) for name in side.split(",")] for side in (match[1], match[3]))
+        left, right = ([resolve(name.strip()) for name in side] for side in sides)
         one_root = left if match[2] == "->" else right
         if match[2] == "<-":
             left, right = right, left

@@ -95,7 +95,7 @@ def _from_text(draft: Draft, text: str) -> list[dict[str, list[Table]]]:
                     f"line {matrix.cut[0]}: row {row} of {test} is cut after {cells} of {of} "
                     "figures"
                 )
-            runs[-1][test].append(
+            runs[-1].setdefault(test, []).append(
                 Table(
                     title=title,
                     columns=[canonical_endpoint(c) for c in matrix.columns],

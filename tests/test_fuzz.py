@@ -1,0 +1,108 @@
+"""A short, seeded run of the fuzzers of tests/fuzz, and what they found."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from topocal.measure.importers.registry import import_any
+from topocal.measure.patterns import parse_pattern
+from topocal.topo.errors import FormatError
+
+FUZZ = Path(__file__).parent / "fuzz"
+INPUTS = 150
+"""For each target; ``make fuzz`` tries more, with coverage as its guide."""
+
+NO_FIT = "no figure that a fit can use"
+"""Said of outputs that are read, but hold costs or means and no pattern's time."""
+
+NEVER_REFUSED = ("sysfs",)
+"""What is odd in a machine's own files is told in notes."""
+
+MOST_S = 5
+"""Seconds of processor time that one input may take."""
+
+
+def _modules() -> tuple[Any, Any]:
+    """The fuzzers' own modules, which import each other by their bare names."""
+    sys.path.insert(0, str(FUZZ))
+    try:
+        return importlib.import_module("targets"), importlib.import_module("mutate")
+    finally:
+        sys.path.remove(str(FUZZ))
+
+
+TARGETS, MUTATE = _modules()
+
+
+class TooLongError(BaseException):
+    """An input takes longer than it may."""
+
+
+@pytest.fixture
+def clock() -> Iterator[None]:
+    """Stops what takes too long, on the clock of the processor."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise TooLongError(f"more than {MOST_S} s")
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    yield
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.signal(signal.SIGVTALRM, before)
+
+
+@pytest.mark.parametrize("name", TARGETS.TARGETS)
+def test_seeds_are_whole(name: str) -> None:
+    target = TARGETS.TARGETS[name]
+    seeds = target.seeds
+    assert seeds
+    for seed in seeds:
+        error = TARGETS.attempt(target, seed)
+        assert error is None or name.startswith("any-") or NO_FIT in str(error)
+
+
+@pytest.mark.parametrize("name", TARGETS.TARGETS)
+def test_changed_inputs_raise_our_errors_only(name: str, clock: None) -> None:
+    target = TARGETS.TARGETS[name]
+    rng = random.Random(name)
+    seeds = target.seeds
+    refused = 0
+    for _ in range(INPUTS):
+        content = MUTATE.mutated(rng.choice(seeds), rng)
+        signal.setitimer(signal.ITIMER_VIRTUAL, MOST_S)
+        refused += TARGETS.attempt(target, content) is not None
+    assert (refused > 0) != (name in NEVER_REFUSED), "no change did any harm: nothing was tried"
+
+
+# What they found, by hand.
+
+
+@pytest.mark.parametrize(
+    "text", ["3<-4 5", "0<-1\t0<-1", "0->1 2", "a<->b<->c", "0<-1<-2", "0->", "0->,1", "0-> ,1"]
+)
+def test_names_in_the_notation_do_not_run_together(text: str) -> None:
+    """Blanks were dropped, so that ``3<-4 5`` was a flow from gpu45."""
+    with pytest.raises(FormatError, match="is not a pattern"):
+        parse_pattern(text)
+    assert parse_pattern(" 3 <- 4 ,\n5 ").pairs == [("gpu4", "gpu3"), ("gpu5", "gpu3")]
+
+
+def test_a_matrix_of_nvbandwidth_after_a_second_version_line() -> None:
+    """The version line begins another run, in which no test has been named yet."""
+    text = (
+        "nvbandwidth Version: v0.2\nRunning device_to_device_memcpy_write_ce.\n"
+        "          0         1\n0       N/A    176.00\n1    177.00       N/A\n"
+        "nvbandwidth Version: v0.2\n"
+        "          0         1\n0       N/A    180.00\n1    181.00       N/A\n"
+    )
+    found = import_any(text, file="f", kind="nvbandwidth")
+    assert [len(group.measurements.samples) for group in found.groups] == [2, 2]
