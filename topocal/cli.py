@@ -32,6 +32,7 @@ from topocal.commands.predict import predict
 from topocal.commands.price import price
 from topocal.commands.read import read
 from topocal.commands.report import report
+from topocal.commands.schema import schema
 from topocal.commands.show import show
 from topocal.commands.simulate import simulate
 from topocal.help_pages import Command, Group
@@ -88,6 +89,7 @@ for _verb in (
     diff,
     report,
     export,
+    schema,
     assign,
     demo,
     completion,

@@ -1,0 +1,58 @@
+"""``topocal schema``: what stands in a file, as JSON Schema."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["schema"]
+
+
+def schema(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="topology, plan, calibration, model or caps; without: the list."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Where to write it; without, it is printed."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON; a schema is JSON in any case.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of a file that topocal writes, for editors and other programs.
+
+    topocal schema model -o model.schema.json
+
+    topocal schema
+    """
+    from topocal.console import console, print_json, safe
+    from topocal.schemas.generate import NAMES, encode_schema, schema_of
+    from topocal.topo.errors import InputError
+    from topocal.topo.files import write_atomically
+
+    if name is None:
+        if output is not None:
+            raise InputError("no schema is named", remedy=f"give one of {', '.join(NAMES)}")
+        about = {known: schema_of(known)["description"] for known in NAMES}
+        if as_json:
+            print_json({"schemas": about})
+            return
+        for known, words in about.items():
+            console().print(f"{known:12} {safe(words)}")
+        return
+    content = encode_schema(name)
+    if output is None:
+        sys.stdout.write(content.decode())
+        return
+    write_atomically(output, content)
+    if as_json:
+        print_json({"schema": name, "output": str(output)})
+        return
+    console().print(f"wrote {safe(output)}")
