@@ -29,7 +29,7 @@ test: check torch
 # they leave out.
 torch: | $(VENV)/.installed
 	@$(BIN)/python -c "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)" \
-		|| $(BIN)/python -m pip install --quiet --retries 1 --constraint constraints.txt torch \
+		|| $(BIN)/python -m pip install -qq --retries 1 --constraint constraints.txt torch \
 			--extra-index-url https://download.pytorch.org/whl/cpu \
 		|| echo "torch could not be installed: no real messages will be sent"
 
