@@ -41,6 +41,10 @@ _LEAD_PER_RANK_S: Final = 1e-4
 """How far ahead a start is set, so that everybody has heard of it: telling eight ranks over
 gloo took 0.7 ms (measured on two cores)."""
 
+_SLOWEST_FILL_BPS: Final = 100e6
+"""Filling buffers is no slower than this, however many ranks share a host: one core of an EPYC
+fills 0.5 GB/s and more."""
+
 _PINGS: Final = 10
 """Of so many readings of a clock on another host the one with the quickest answer counts."""
 
@@ -109,11 +113,14 @@ class Crew:
         """Answers, and why there is none."""
         return self.member.control.gather(ranks, kind, limit_s)
 
-    def _answers(self, ranks: Iterable[int], kind: Any) -> dict[int, Any]:
+    def _answers(
+        self, ranks: Iterable[int], kind: Any, limit_s: float | None = None
+    ) -> dict[int, Any]:
         """Answers of all the ranks; raises for the first that has none or says it failed."""
-        found, failed = self.hear(ranks, kind | Report, self.timeout_s)
+        limit_s = self.timeout_s if limit_s is None else limit_s
+        found, failed = self.hear(ranks, kind | Report, limit_s)
         if failed:
-            self._lost(failed, self.timeout_s)
+            self._lost(failed, limit_s)
         for rank, answer in found.items():
             if isinstance(answer, Report) and answer.failed:
                 raise MeasurementError(f"{self.name(rank)}: {answer.failed}", about=rank)
@@ -153,7 +160,9 @@ class Crew:
         self.tell({r: o for r, o in orders.items() if r != 0})
         if 0 in orders:
             self.member.prepare(orders[0])
-        self._answers([r for r in orders if r != 0], Ready)
+        most = max((o.bytes_each * (o.sends + o.receives) for o in orders.values()), default=0)
+        limit = self.timeout_s + most / _SLOWEST_FILL_BPS
+        self._answers([r for r in orders if r != 0], Ready, limit)
 
     def copy(self) -> dict[int, float]:
         """Bytes per second of a copy within each rank's memory, one rank of a host at a time."""

@@ -234,8 +234,10 @@ class Member:
         try:
             while len(self._received) < order.receives:
                 self._received.append(self._new(whole))
+            on_host = self._device.kind == "cpu"
+            chunk = payload.CHUNK_WORDS if on_host else payload.DEVICE_CHUNK_WORDS
             self._index = torch.arange(
-                min(payload.CHUNK_WORDS, whole // payload.WORD_BYTES),
+                min(chunk, whole // payload.WORD_BYTES),
                 dtype=torch.int32,
                 device=self._device.place,
             )
