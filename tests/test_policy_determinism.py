@@ -79,6 +79,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return place / "caps.json", place / "requests.json"
 
 
+@pytest.mark.heavy
 def test_processes_agree_to_the_bit(files: tuple[Path, Path]) -> None:
     found = []
     for number, (threads, hashes, cores, order, before) in enumerate(
