@@ -115,6 +115,8 @@ class Topology(Struct, frozen=True):
 
     Attributes
     ----------
+    digest
+        SHA-256 of the rest of the file; absent, nothing is compared.
     name
         What the machine is called.
     nodes, links, resources
@@ -151,6 +153,7 @@ class Topology(Struct, frozen=True):
     provenance: list[str] = []
     notes: list[str] = []
     attributes: dict[str, Any] = {}
+    digest: Digest | UnsetType = UNSET
 
 
 class Expected(Struct, frozen=True):
@@ -179,6 +182,8 @@ class Plan(Struct, frozen=True):
     ----------
     expected
         What it will take.
+    digest
+        SHA-256 of the rest of the file; absent, nothing is compared.
     """
 
     format: Literal["topocal/plan"]
@@ -195,6 +200,7 @@ class Plan(Struct, frozen=True):
     rounds: list[list[Count]]
     resources: list[plan_file.Finding]
     notes: list[str]
+    digest: Digest | UnsetType = UNSET
 
 
 class Calibration(Struct, frozen=True, forbid_unknown_fields=True):
@@ -215,7 +221,13 @@ class Calibration(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Model(Struct, frozen=True):
-    """A machine whose capacities are known from measurements."""
+    """A machine whose capacities are known from measurements.
+
+    Attributes
+    ----------
+    digest
+        SHA-256 of the rest of the file; absent, nothing is compared.
+    """
 
     format: Literal["topocal/model"]
     version: Annotated[int, Meta(ge=1, le=model_file.VERSION)]
@@ -235,6 +247,7 @@ class Model(Struct, frozen=True):
     fading: Fading | None = None
     undecided_endpoints: list[tuple[str, Literal[0, 1]]] = []
     provenance: dict[str, Any] = {}
+    digest: Digest | UnsetType = UNSET
 
 
 class StartUp(Struct, frozen=True):
@@ -316,7 +329,7 @@ class CapsDocument(Struct, frozen=True):
     Attributes
     ----------
     digest
-        SHA-256 of all the rest, as compact JSON with sorted keys.
+        SHA-256 of all the rest, as compact JSON with sorted keys (docs/caps.md).
     start_up
         What a transfer takes beside the busiest resource's time.
     pairs
