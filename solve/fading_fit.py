@@ -113,11 +113,15 @@ def fit_with_fading(candidates: Candidates, observations: Sequence[Observation])
     plain, suspects = best.fit, []
     for by in Crowd if len(observations) <= MANY else (Crowd.PATTERN,):
         counts = Counts.of(by, plain.rows, candidates.topology)
-        seen, start = max(scores(plain, counts), key=lambda one: one[0].loss / one[0].error)
-        if SUSPICIOUS * seen.error < seen.loss < LARGEST_LOSS and _promises(
-            plain, start, counts, seen.loss
-        ):
-            suspects.append((seen.loss / seen.error, by, counts, seen.loss))
+        seen = [
+            one
+            for one, start in scores(plain, counts)
+            if SUSPICIOUS * one.error < one.loss < LARGEST_LOSS
+            and _promises(plain, start, counts, one.loss)
+        ]
+        if seen:
+            surest = max(seen, key=lambda one: one.loss / one.error)
+            suspects.append((surest.loss / surest.error, by, counts, surest.loss))
     for _, by, counts, loss in sorted(suspects, key=lambda one: -one[0]):
         least = best.fading.advantage if best.fading else VERY_STRONG
         found = _fitted(plain, by, counts, loss, observations, least)
