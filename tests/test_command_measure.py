@@ -15,7 +15,7 @@ import pytest
 
 from topocal.cli import app
 from topocal.measure.calibration import read_calibration
-from topocal.measure.patterns import PatternKind, bundle, fan_in, peer, relay
+from topocal.measure.patterns import PatternKind, both_ways, bundle, fan_in, peer, relay
 from topocal.measure.plan import Plan, PlannedPattern, fingerprint, write_plan
 from topocal.measure.provenance import check_provenance
 from topocal.measure.samples import Sample
@@ -33,11 +33,12 @@ QUICK = ("--timeout", "20s", "--min-duration", "1ms", "--backend", "gloo")
 
 def plan_of(patterns: Sequence[Pattern], rounds: Sequence[Sequence[int]], **more: Any) -> Plan:
     """A plan by hand, of the machine b70."""
-    sizes = more.pop("sizes_bytes", (1000.0, 2.0**16))
+    # The first is no multiple of the words that payloads are compared by.
+    sizes = more.pop("sizes_bytes", (1001.0, 2.0**16))
     return Plan(
         machine="b70",
         topology_sha256=fingerprint(build_machine("b70")),
-        endpoints=more.pop("endpoints", ("gpu0", "gpu1", "gpu4")),
+        endpoints=more.pop("endpoints", ENDS),
         sizes_bytes=sizes,
         repeats=more.pop("repeats", 3),
         warm_ups=1,
@@ -53,6 +54,7 @@ def plan_of(patterns: Sequence[Pattern], rounds: Sequence[Sequence[int]], **more
     )
 
 
+ENDS = ("gpu0", "gpu1", "gpu4")
 SMALL = plan_of(
     [
         fan_in("gpu0", ["gpu1", "gpu4"]),
@@ -243,6 +245,70 @@ def test_inside_a_running_job_on_a_group_of_its_own(tmp_path: Path) -> None:
         PatternKind.FAN_IN,
         PatternKind.RELAY,
         PatternKind.PEER,
+    }
+
+
+AS_ON_DEVICES = """
+    from topocal.measure.calibration import write_calibration
+    from topocal.measure.coordinator import Settings
+    from topocal.measure.distributed import Session, ensure_torch, take_part
+    from topocal.measure.launch import launch
+    from topocal.measure.plan import read_plan
+
+    ensure_torch()
+    from topocal.measure.worker import Member
+
+    class AsOnDevices(Member):
+        "Goes the way of device memory, though its own is the host's."
+
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            self._device.kind = "pretended"
+
+    plan = read_plan("plan.json")
+    settings = Settings(issues=("group", "one-by-one"), timeout_s=20.0, shortest_s=1e-3)
+    session = Session(names=plan.endpoints, subject="plan", settings=settings)
+
+    def work(place):
+        take_part(
+            place, session, lambda m: write_calibration(m.run(plan), "cal.json"),
+            backend="gloo", member_class=AsOnDevices,
+        )
+
+    launch(work, 3, names=session.names)
+"""
+
+
+def test_the_way_of_devices_gone_in_host_memory(tmp_path: Path) -> None:
+    #   Messages that cross, that go round, and that meet: none waits for ever, all bytes are
+    #   right, and arrivals are those of the whole batch where only that can be seen.
+    plan = plan_of(
+        [
+            both_ways("gpu0", "gpu4"),
+            relay(["gpu0", "gpu1", "gpu4"]),
+            fan_in("gpu1", ["gpu4", "gpu0"]),
+            bundle([(a, b) for a in ENDS for b in ENDS if a != b]),
+        ],
+        [[0], [1], [2], [3]],
+        repeats=2,
+    )
+    write_plan(plan, tmp_path / "plan.json")
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(AS_ON_DEVICES)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    samples = read_calibration(tmp_path / "cal.json").samples
+    assert_is_whole(plan, samples, ["group", "one-by-one"])
+    assert {s.kind for s in samples} == {
+        PatternKind.BOTH_WAYS,
+        PatternKind.RELAY,
+        PatternKind.FAN_IN,
+        PatternKind.BUNDLE,
     }
 
 
