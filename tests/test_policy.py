@@ -178,6 +178,13 @@ def test_parts_are_told_in_the_whole_parameter() -> None:
     assert parts[1].shape[0] == 40 - parts[0].shape[0]
 
 
+def test_where_nothing_is_known_to_limit_it_the_lowest_holder_sends_in_no_time() -> None:
+    costs = costs_of(3, {"elsewhere": (10.0, [(0, 1)])})
+    answer = assign(costs, [wanted(2, [0, 1], (12,)), wanted(2, [0], (3,), "q")])
+    assert [parts[0].holder for _, parts in answer] == ["gpu0", "gpu0"]
+    assert (answer.finish_s, answer.bound_s, answer.bottleneck) == (0.0, 0.0, None)
+
+
 def test_a_holder_that_nothing_joins_is_left_out() -> None:
     # Sender 0 passes nothing.
     costs = costs_of(3, senders([0.0, 10.0], 3))

@@ -65,6 +65,8 @@ class Choice:
     @cached_property
     def whole_s(self) -> Floats:
         """Shape (E,): how long a group's bytes take when all come from one holder alone."""
+        if not self.cost_s.shape[0]:
+            return np.zeros(len(self.entry_pair))
         slowest = self.cost_s.tocsc()[:, self.entry_pair].max(axis=0)
         whole: Floats = np.asarray(slowest.todense()).ravel() * self.size_bytes[self.entry_group]
         return whole
