@@ -25,6 +25,9 @@ _VALUES: Final[tuple[Any, ...]] = (
 
 _DEEP: Final = 2_000
 
+_LONGEST: Final = 50_000
+"""Characters that are changed further: lines are made 60 times as long."""
+
 
 def mutated(content: bytes, rng: random.Random) -> bytes:
     """A few changes, of a kind that suits the content; sometimes only bytes."""
@@ -63,6 +66,7 @@ def _bytes(content: bytes, rng: random.Random) -> bytes:
 
 def _text(text: str, rng: random.Random) -> str:
     for _ in range(rng.randint(1, 5)):
+        text = text[:_LONGEST]
         at = rng.randrange(len(text) + 1)
         end = at
         while end < len(text) and text[end].isalnum():

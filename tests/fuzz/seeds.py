@@ -141,7 +141,6 @@ def journal() -> bytes:
         book = Journal(path, subject=SUBJECT, run="r")
         book.begin({"backend": "gloo", "ranks": ["gpu0", "gpu1", "gpu2"]})
         book.add(0, 1, measurements.samples[:3], after_s=1.5)
-        book.set_aside(0, 1, "the machine was busy")
         book.remark("a remark")
         book.links({"gpu0": "x8"})
         book.close(done=False)
