@@ -22,6 +22,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -153,6 +154,7 @@ class Journal:
             self._read(whole, subject, where)
         self._cut(self._length)
         if not whole:
+            _sync_folder(self.path.parent)
             self._append(_Line(format=FORMAT, version=VERSION, subject=subject, run=self.run))
 
     def _read(self, content: bytes, subject: str, where: Where) -> None:
@@ -364,6 +366,16 @@ class Journal:
 
 def _agreeing_group_keys() -> Iterable[str]:
     return [key for key in _OF_THE_GROUP if KEYS[key].must_agree]
+
+
+def _sync_folder(folder: Path) -> None:
+    """The name of a new file on disk, too; where the file system does not do that, it does not."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _unwritable(where: Where, error: OSError) -> InputError:

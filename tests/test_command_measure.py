@@ -151,9 +151,24 @@ def test_patterns_of_one_round_run_at_the_same_time(tmp_path: Path) -> None:
         repeats=2,
     )
     write_plan(plan, tmp_path / "plan.json")
-    out, _ = run(
-        tmp_path, "measure", "plan.json", "-o", "cal.json", "--spawn", "4", "--no-verify", *QUICK
+    # Nobody reads on after the first line, which ends nothing.
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "topocal", "measure", "plan.json", "-o", "cal.json"),
+            *("--spawn", "4", "--no-verify", *QUICK),
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out = process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(timeout=PATIENCE_S) == 0
     # A buffer of 1 MiB each to send from and to receive into; gpu1 and gpu4 do either at times.
     assert "buffers: 2 MiB on rank 1 (gpu1), 6 MiB in all" in out
     found = read_calibration(tmp_path / "cal.json")

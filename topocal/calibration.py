@@ -184,7 +184,7 @@ def calibrate_in_processes(
     """
     from topocal.measure.distributed import Session, take_part
     from topocal.measure.journal import journal_path
-    from topocal.measuring import Progress, explained
+    from topocal.measuring import Progress, explained, whoever_listens
     from topocal.processes import run_ranks
 
     progress = Progress(quiet=quiet)
@@ -209,7 +209,8 @@ def calibrate_in_processes(
             return
         with progress.shown("calibrating"):
             step = calibration.run(wrap(machine), progress.tell)
-        finish(step)
+        with whoever_listens():
+            finish(step)
 
     with explained(journal):
         run_ranks(

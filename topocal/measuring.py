@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from topocal.measure.coordinator import Settings
     from topocal.topo.errors import MeasurementError
 
-__all__ = ["Progress", "explained", "measuring_settings", "with_journal"]
+__all__ = ["Progress", "explained", "measuring_settings", "whoever_listens", "with_journal"]
 
 
 def measuring_settings(issue: str, verify: bool, shortest: str, timeout: str) -> Settings:
@@ -45,6 +46,17 @@ def measuring_settings(issue: str, verify: bool, shortest: str, timeout: str) ->
     )
 
 
+@contextmanager
+def whoever_listens() -> Iterator[None]:
+    """Print to standard output, if there is still somebody (``topocal measure … | head``): what
+    is being measured does not depend on it."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # The second is how Rich takes the first.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Progress:
     """A bar on standard error and sentences on standard output, in whichever process it is."""
 
@@ -58,8 +70,8 @@ class Progress:
         if not self._quiet:
             from topocal.console import console, safe
 
-            console().print(safe(text))
-            sys.stdout.flush()
+            with whoever_listens():
+                console().print(safe(text))
 
     def advance(self, done: int, total: int) -> None:
         """So many of all are done."""

@@ -81,7 +81,7 @@ def measure(
     from topocal.measure.distributed import Session, rank_endpoints, subject_of, take_part
     from topocal.measure.journal import journal_path
     from topocal.measure.plan import plan_to_document, read_plan
-    from topocal.measuring import Progress, explained, measuring_settings
+    from topocal.measuring import Progress, explained, measuring_settings, whoever_listens
     from topocal.processes import group_size, run_ranks
 
     what = read_plan(plan)
@@ -108,7 +108,8 @@ def measure(
             with progress.shown("measuring", steps):
                 found = machine.run(what)
             write_calibration(found, output)
-        _finish(found, output, machine_hosts, as_json)
+        with whoever_listens():
+            _finish(found, output, machine_hosts, as_json)
 
     with explained(journal_path(output)):
         run_ranks(
