@@ -76,7 +76,7 @@ def members_of(ranges: Iterable[Sequence[int]], n: int) -> tuple[int, ...]:
     found: list[int] = []
     for one in ranges:
         span: Any = range(*one) if 2 <= len(one) <= 3 and min(one[2:], default=1) > 0 else ()
-        if not len(span) or span[0] <= (found[-1] if found else -1) or span[-1] >= n:
+        if not span or span[0] <= (found[-1] if found else -1) or span[-1] >= n:
             raise ValueError(f"{list(one)} is no range of the {n} endpoints in order")
         found.extend(span)
     return tuple(found)

@@ -15,6 +15,7 @@ import pytest
 
 from topocal.measure.importers.registry import import_any
 from topocal.measure.patterns import parse_pattern
+from topocal.solve.rectangles import members_of
 from topocal.topo.errors import FormatError
 
 FUZZ = Path(__file__).parent / "fuzz"
@@ -106,3 +107,13 @@ def test_a_matrix_of_nvbandwidth_after_a_second_version_line() -> None:
     )
     found = import_any(text, file="f", kind="nvbandwidth")
     assert [len(group.measurements.samples) for group in found.groups] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [[[0, 10**30]], [[-(10**30), 2]], [[10**30, 10**31]], [[0, 10**30, 10**29]], [[0, 2, -1]]],
+)
+def test_ranges_longer_than_memory_are_no_sets(ranges: list[list[int]]) -> None:
+    """The length of one does not fit a machine's integer."""
+    with pytest.raises(ValueError, match="is no range of the 4 endpoints"):
+        members_of(ranges, 4)
