@@ -145,7 +145,7 @@ class Fabric:
             self._wire.close()
         for file in (*self._networks, *([] if self._user is None else [self._user])):
             os.close(file)
-        self._wire, self._networks, self._user, self._holder = None, [], None, None
+        self._wire, self._networks, self._user = None, [], None
         os.environ.update(blueprint.environment(rank))
 
     def change(self, id: str, capacity_Bps: float) -> None:
