@@ -7,7 +7,7 @@ work.  What goes wrong is found in this order, since one failure makes others:
 1. a child that died,
 2. a child that is stopped (state ``T``), or broke its promise of a sign of life,
 3. a child's own error,
-4. a child's complaint about another one.
+4. a child's complaint about another one, rank 0's before the others'.
 
 After the first sign of any the parent waits a moment for a better one, ends all children
 and raises one error that names the rank.  No child outlives the parent: the kernel kills
@@ -343,7 +343,8 @@ class _Launch:
             return MeasurementError(f"{self._name(rank)} {how}", about=rank)
         for rank in self._stopped_since:
             return MeasurementError(f"{self._name(rank)} is stopped and did not go on", about=rank)
-        for failure in sorted(self._failures, key=lambda f: (f.others_fault, f.at)):
+        # Rank 0 hears of all others, so its complaint is the one that knows.
+        for failure in sorted(self._failures, key=lambda f: (f.others_fault, f.rank != 0, f.at)):
             return _error_of(failure)
         rank = self._silent()[0]
         return MeasurementError(f"{self._name(rank)} gave no sign of life in time", about=rank)

@@ -150,6 +150,22 @@ def test_an_own_fault_comes_before_a_complaint() -> None:
     assert lines == ["InputError no room", "left []"]
 
 
+def test_of_complaints_the_one_of_rank_0_is_told() -> None:
+    lines = told("""
+        reading, writing = os.pipe()
+        def work(place):
+            if place.rank == 0:
+                os.read(reading, 1)
+            else:
+                os.write(writing, b"x")
+            error = MeasurementError(f"rank {place.rank} complains")
+            error.others_fault = True
+            raise error
+        run(work)
+    """)
+    assert lines == ["MeasurementError rank 0 complains", "left []"]
+
+
 def test_who_was_stopped_for_a_moment_goes_on() -> None:
     lines = told("""
         def work(place):

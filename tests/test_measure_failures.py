@@ -230,8 +230,8 @@ def test_what_is_not_finished_is_not_begun_anew(folder: Path) -> None:
     assert ends <= {"gpu0", "gpu4"}
 
 
-WRONG = """
-    import sys
+MISCHIEF = """
+    import sys, time
     from pathlib import Path
     from topocal.measure.coordinator import Settings
     from topocal.measure.distributed import Session, ensure_torch, subject_of, take_part
@@ -242,15 +242,15 @@ WRONG = """
     ensure_torch()
     from topocal.measure.worker import Member
 
-    class Liar(Member):
-        "From its sixth message on, rank 2 sends one bit that is wrong."
+    class Wayward(Member):
+        "From its twelfth message on, rank 2 is not what it should be."
         sent = 0
 
         def arrange(self, order):
             super().arrange(order)
             self.sent += bool(order.sends)
-            if self.rank == 2 and self.sent == 6:
-                self._sent[order.sends[0].slot][order.sends[0].size - 1] ^= 1
+            if self.rank == 2 and self.sent == 12:
+                MISCHIEF
 
     plan = read_plan("plan.json")
     session = Session(
@@ -261,7 +261,7 @@ WRONG = """
     )
 
     def work(place):
-        take_part(place, session, lambda m: m.run(plan), backend="gloo", member_class=Liar)
+        take_part(place, session, lambda m: m.run(plan), backend="gloo", member_class=Wayward)
 
     try:
         launch(work, 3, names=session.names)
@@ -270,9 +270,10 @@ WRONG = """
 """
 
 
-def test_wrong_bytes_are_noticed_and_who_sent_them_is_named(folder: Path) -> None:
+def wayward(folder: Path, mischief: str) -> str:
+    """What is said when rank 2 goes astray: one line."""
     found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(WRONG)],
+        [sys.executable, "-c", textwrap.dedent(MISCHIEF).replace("MISCHIEF", mischief)],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -280,8 +281,22 @@ def test_wrong_bytes_are_noticed_and_who_sent_them_is_named(folder: Path) -> Non
         check=False,
     )
     assert found.returncode == 1
-    assert "received other bytes than rank 2 (gpu4) sent; memory, link or driver" in found.stderr
-    assert len(found.stderr.splitlines()) == 1
+    assert len(found.stderr.splitlines()) == 1, found.stderr
+    return found.stderr
+
+
+def test_a_rank_that_hangs_is_named(folder: Path) -> None:
+    said = wayward(folder, "time.sleep(1000)")
+    assert said == (
+        "topocal: rank 2 (gpu4) did not answer within 3 s; see what became of the other ranks\n"
+    )
+    assert batches(folder) >= 1
+
+
+def test_wrong_bytes_are_noticed_and_who_sent_them_is_named(folder: Path) -> None:
+    one_bit = "self._sent[order.sends[0].slot][order.sends[0].size - 1] ^= 1"
+    said = wayward(folder, one_bit)
+    assert "received other bytes than rank 2 (gpu4) sent; memory, link or driver" in said
     lines = [json.loads(t) for t in (folder / "cal.json.journal").read_text().splitlines()]
     last = [line for line in lines if "batch" in line][-1]
     assert any("other bytes" in s.get("aside", "") for s in last["samples"])

@@ -90,14 +90,16 @@ def run_ranks(
 
 
 def _leave(place: Place, error: Exception, journal: Path | None) -> NoReturn:
-    """One line, of rank 0 where it has one to say, and the end."""
+    """One line, of rank 0 or of who is at fault, and the end."""
     from topocal.measure.crew import DismissedError
     from topocal.measuring import with_journal
     from topocal.topo.errors import MeasurementError
 
     if place.rank == 0 and journal is not None and isinstance(error, MeasurementError):
         error = with_journal(error, journal)
-    if place.rank == 0 or not isinstance(error, DismissedError):
+    is_own = not getattr(error, "others_fault", False)
+    # Of a complaint that all ranks have, one line will do.
+    if place.rank == 0 or is_own or (place.rank == 1 and not isinstance(error, DismissedError)):
         typer.echo(f"topocal: {error}", err=True)
     sys.stdout.flush()
     sys.stderr.flush()
