@@ -3,6 +3,8 @@
 #   make demo    set up .venv, install, run `topocal demo --live`
 #   make test    set up .venv, install, lint, type-check, run every test
 #
+#   make docs              build the documentation into build/site, warnings as errors
+#   make reference         write the parts of it that the program makes itself
 #   make fuzz              every reader under a coverage-guided fuzzer, FUZZ_SECONDS each
 #   make test-deepspeed    replica policies with DeepSpeed's own planner, which it installs
 
@@ -15,7 +17,7 @@ FUZZ := .venv-fuzz
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
 
-.PHONY: demo test torch quick test-deepspeed schemas check lint types clean
+.PHONY: demo test torch quick docs reference test-deepspeed schemas check lint types clean
 
 demo: $(VENV)/.installed torch
 	$(BIN)/topocal demo --live
@@ -65,6 +67,15 @@ $(DEEPSPEED)/.installed: | $(VENV)/.test-installed
 	$(DEEPSPEED)/bin/python -c "import deepspeed.checkpoint.affine_transfer"
 	touch $@
 
+# Nothing is fetched while it is built, nor by the pages.
+docs: $(VENV)/.test-installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
+# docs/reference, from help and docstrings; a drawing.
+reference: $(VENV)/.test-installed
+	$(BIN)/python docs/tools/reference.py
+
 # docs/schemas, from the types.
 schemas: $(VENV)/.installed
 	for name in topology plan calibration model caps; do \
@@ -88,7 +99,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.test-installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs,test]"
 	touch $@ $(VENV)/.installed
 
 clean:

@@ -28,7 +28,19 @@ ROOT = Path(__file__).parents[1]
 B70 = ROOT / "examples" / "b70"
 COMMANDS: dict[str, Any] = dict(getattr(get_command(cli.app), "commands"))  # noqa: B009  # typer's type lacks it
 
-VALUES = {"FILE", "FORMAT", "HOW", "LINK", "N", "NAME", "NAMES", "NUMBER", "PATTERN", "PERCENT"}
+VALUES = {
+    "DIRECTORY",
+    "FILE",
+    "FORMAT",
+    "HOW",
+    "LINK",
+    "N",
+    "NAME",
+    "NAMES",
+    "NUMBER",
+    "PATTERN",
+    "PERCENT",
+}
 VALUES |= {"RATE", "SIZE", "SIZES", "TIME", "TIMES"}
 """What the value of an option is called."""
 

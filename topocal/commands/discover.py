@@ -17,7 +17,9 @@ def discover(
     ] = None,
     sysfs: Annotated[
         Path,
-        typer.Option(help="A copy of another machine's /sys, instead of this one's."),
+        typer.Option(
+            metavar="DIRECTORY", help="A copy of another machine's /sys, instead of this one's."
+        ),
     ] = Path("/sys"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
