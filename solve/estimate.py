@@ -72,7 +72,8 @@ def estimate(
     start
         Begin here instead of at the prior.
     give_up
-        End after the first stage that leaves the cost above this.
+        End early if the cost is still above this when every doubtful capacity was tried over
+        its whole range once.
     """
     bound = upper_bounds(rows)
     loaded = np.isfinite(bound)
@@ -124,8 +125,12 @@ def _lowered(
     quick = _Diagonal(cost)
     for softness in SOFTNESS:
         x, log_kappa, best = _settle(cost, quick.step, x, log_kappa, best, softness)
-        if best > give_up:
-            return x, log_kappa, best
+    if best > give_up:
+        # Capacities that stand where no step leads out of cost most: they are tried first.
+        swept, value = _sweep(cost, x, log_kappa, best)
+        ahead = _settle(cost, quick.step, swept, log_kappa, value, SOFTNESS[-1])
+        if ahead[2] > give_up:
+            return ahead
     newton = partial(_gauss_newton, cost)
     for _ in range(MOST_SWEEPS):
         if len(shared):

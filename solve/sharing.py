@@ -89,7 +89,7 @@ def fit_sharing(
         if problem.is_refuted(fits[None], side):
             settled.add(side)
         else:
-            fits[side] = problem.fit(engines)
+            fits[side] = problem.fit(engines, give_up=problem.hopeless(fits[None]))
     best = min(fits, key=lambda side: fits[side].bic)
     for tried in (RECEIVER, SENDER):
         if tried not in fits:
