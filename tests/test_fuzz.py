@@ -117,3 +117,13 @@ def test_ranges_longer_than_memory_are_no_sets(ranges: list[list[int]]) -> None:
     """The length of one does not fit a machine's integer."""
     with pytest.raises(ValueError, match="is no range of the 4 endpoints"):
         members_of(ranges, 4)
+
+
+def test_a_header_of_nvbandwidth_with_the_mark_of_a_cut() -> None:
+    """The mark was taken off the line that was looked at, not off the one that was read."""
+    text = (
+        "nvbandwidth Version: v0.2\nRunning device_to_device_memcpy_write_ce.\n"
+        "          0         1 [...]\n0       N/A    176.00\n1    177.00       N/A\n"
+    )
+    (group,) = import_any(text, file="f", kind="nvbandwidth").groups
+    assert len(group.measurements.samples) == 2

@@ -73,7 +73,7 @@ def _from_text(draft: Draft, text: str) -> list[dict[str, list[Table]]]:
         at += 1
         if _CUT.search(line):
             draft.note(f"line {at}: somebody cut the output here: what is missing is not known")
-            line = _CUT.sub(" ", line)
+            lines[at - 1] = line = _CUT.sub(" ", line)
         if running := _RUNNING.fullmatch(line):
             test, title = running[1], ""
             if test in runs[-1]:

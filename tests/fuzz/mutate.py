@@ -106,26 +106,29 @@ def _json(document: Any, rng: random.Random) -> bytes:
         inside, key = rng.choice(places)
         match rng.randrange(6):
             case 0 | 1:
-                inside[key] = rng.choice(_VALUES)
+                inside[key] = _copy(rng.choice(_VALUES))
             case 2:
                 del inside[key]
             case 3 if isinstance(inside, list):
-                inside.append(inside[key])
+                inside.append(_copy(inside[key]))
             case 3:
-                inside[rng.choice(WORDS)] = inside[key]
+                inside[rng.choice(WORDS)] = _copy(inside[key])
             case 4:
                 other, place = rng.choice(places)
                 if isinstance(other, list) == isinstance(place, int):
-                    inside[key] = json.loads(json.dumps(_at(other, place)))
+                    inside[key] = _copy(_at(other, place))
             case _:
-                value = inside[key]
-                inside[key] = _near(value, rng)
+                inside[key] = _copy(_near(inside[key], rng))
     text = json.dumps(document)
     if rng.random() < 0.02:
         text = text.replace("null", "[" * _DEEP + "]" * _DEEP)
     if rng.random() < 0.05:
         text = text.replace("1e+308", "1e999")
     return text.encode("utf-8", "surrogatepass")
+
+
+def _copy(value: Any) -> Any:
+    return json.loads(json.dumps(value))
 
 
 def _at(inside: Any, key: Any) -> Any:

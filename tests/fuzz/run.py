@@ -77,9 +77,9 @@ def _run(
     tried = re.findall(r"number_of_executed_units: (\d+)|^#(\d+)", ran.stderr, re.MULTILINE)
     count = max((int(a or b) for a, b in tried), default=0)
     if ran.returncode:
-        (findings / f"{name}.log").write_text(ran.stderr[-20_000:])
+        (findings / f"{name}.log").write_text(ran.stderr[-20_000:] + ran.stdout[-20_000:])
     told = re.findall(
-        r"^(?:=== Uncaught.*|\w*(?:Error|Exception)\b.*|.*ERROR: lib.*)$", ran.stderr, re.MULTILINE
+        r"^(?:\w*(?:Error|Exception)\b.*|.*ERROR: lib.*)$", ran.stdout + ran.stderr, re.MULTILINE
     )
     return count, "; ".join(told)[:300], ran.returncode
 
