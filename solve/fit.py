@@ -22,7 +22,7 @@ from topocal.solve.consistency import Consistency, check_consistency
 from topocal.solve.fading import Fading
 from topocal.solve.fading_fit import Crowded, fit_with_fading
 from topocal.solve.groups import infer_topology
-from topocal.solve.hypotheses import nominal_prior
+from topocal.solve.hypotheses import Fit, nominal_prior
 from topocal.solve.intervals import Knowledge, what_is_known
 from topocal.solve.model import (
     FASTEST_BPS,
@@ -36,6 +36,7 @@ from topocal.solve.observe import Observed, observe
 from topocal.solve.rows import Observation
 from topocal.solve.sharing import SharingVerdict
 from topocal.solve.status import CLEAR_SIGMAS, Status
+from topocal.solve.unlike_topology import supposed_at, unlike_their_like
 from topocal.topo.errors import InputError, one_line
 from topocal.topo.resource import Resource, Sharing
 from topocal.topo.topology import Topology
@@ -181,7 +182,10 @@ def _model(
         undecided=verdict.undecided,
         undecided_endpoints=verdict.undecided_endpoints,
         fading=found.fading,
-        findings=tuple(_findings(consistency, residuals, found.fading)),
+        findings=(
+            *_findings(consistency, residuals, found.fading),
+            *_unlike_topology(topology, best, fitted, residuals, consistency.noise),
+        ),
         left_out=consistency.left_out,
         residuals=residuals,
         alpha_s=observed.alpha_s,
@@ -292,6 +296,31 @@ def _Bps(x: float) -> float | None:
     return math.exp(-x)
 
 
+def _missed(residuals: Sequence[Residual], noise: float) -> list[Residual]:
+    """Figures that nothing explains, the worst first."""
+    # Of many figures some are far off by chance.
+    chance = -float(ndtri(_BY_CHANCE / (2 * max(1, len(residuals)))))
+    limit = max(_UNEXPLAINED, max(CLEAR_SIGMAS, chance) * noise)
+    return sorted(
+        (r for r in residuals if abs(math.log(r.predicted_Bps / r.measured_Bps)) > limit),
+        key=lambda r: -abs(math.log(r.predicted_Bps / r.measured_Bps)),
+    )
+
+
+def _unlike_topology(
+    topology: Topology,
+    best: Fit,
+    fitted: Sequence[FittedResource],
+    residuals: Sequence[Residual],
+    noise: float,
+) -> Iterator[str]:
+    """What the links of a topology that was given do not explain."""
+    if any(r.nominal_Bps is not None for r in topology.resources.values()):
+        yield from unlike_their_like(topology, {r.id: r for r in fitted})
+        missed = [r.name for r in _missed(residuals, noise)]
+        yield from supposed_at(best, missed, frozenset(topology.resources))
+
+
 def _findings(
     consistency: Consistency, residuals: Sequence[Residual], fading: Fading | None
 ) -> Iterator[str]:
@@ -307,14 +336,7 @@ def _findings(
                 f"{group.text} disagree by {math.expm1(group.spread):.0%} although they are "
                 "alike by topology"
             )
-    # Of many figures some are far off by chance.
-    chance = -float(ndtri(_BY_CHANCE / (2 * max(1, len(residuals)))))
-    limit = max(_UNEXPLAINED, max(CLEAR_SIGMAS, chance) * consistency.noise)
-    missed = sorted(
-        (r for r in residuals if abs(math.log(r.predicted_Bps / r.measured_Bps)) > limit),
-        key=lambda r: -abs(math.log(r.predicted_Bps / r.measured_Bps)),
-    )
-    if missed:
+    if missed := _missed(residuals, consistency.noise):
         worst = missed[0]
         yield (
             f"{len(missed)} of {len(residuals)} figures are not explained by any resource that was "
