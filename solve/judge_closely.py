@@ -112,7 +112,7 @@ class Judge:
                 """Of each port tried, shape (T,): misfit, and the price of the port."""
                 predicted = np.maximum(np.maximum(level, load[here] + tries[:, None]), busy)
                 misfit = huber((predicted - seconds) / sigma).sum(axis=1)
-                return misfit + self._prices(tries, bound, port)
+                return np.asarray(misfit + self._prices(tries, bound, port))
 
             bytes_ = min(bytes_, float(cost(ports, np.array(-np.inf)).min()) + extra)
             # Who takes turns still has a port, which the flows alone feel too.
@@ -206,4 +206,4 @@ def _spread_out(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Not more than :data:`MOST_TRIES` of ascending values, ends included."""
     if len(values) <= MOST_TRIES:
         return values
-    return values[np.linspace(0, len(values) - 1, MOST_TRIES).round().astype(int)]
+    return np.asarray(values[np.linspace(0, len(values) - 1, MOST_TRIES).round().astype(int)])
