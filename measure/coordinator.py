@@ -56,7 +56,7 @@ _MOST_ITERATIONS: Final = 1000
 """For a message of 5 us, which no backend beats, this is as long as a timing lasts."""
 
 _THINK_S: Final = 3600.0
-"""How long ranks wait between plans, while the first one fits and designs."""
+"""How long ranks wait between plans, while the first one fits, designs and prepares."""
 
 _CHECK_EVERY_S: Final = 20.0
 """A look at the reference takes a fraction of a second, so this costs a few per cent."""
@@ -159,6 +159,7 @@ class Coordinator:
         measured = self._journal.measured(self._step)
         due = list(batches(plan, self._settings.issues, present, measured))
         if due:
+            self._crew.wait(_THINK_S)
             self._prepare(plan)
             self._crew.set_clocks()
             self._measure_all(plan, due)
@@ -231,9 +232,9 @@ class Coordinator:
 
     def _measure(self, plan: Plan, batch: Batch) -> None:
         """One batch, and its line in the journal."""
+        # From an order to the next one there is one timing, and what is said about it.
         limit = self._limit(batch.patterns, [1] * len(batch.patterns))
-        runs = plan.warm_ups + 2 * plan.repeats + 3
-        self._crew.wait(runs * (limit + self._settings.timeout_s))
+        self._crew.wait(2 * (limit + self._settings.timeout_s))
         samples: list[Sample] = []
         try:
             iterations = self._warm_up(plan, batch, samples)

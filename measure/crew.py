@@ -6,6 +6,7 @@ Everything here is in ranks; patterns and plans are the coordinator's
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -83,6 +84,8 @@ class Crew:
     timeout_s: float
     surveys: dict[int, Surveyed] = field(default_factory=dict)
     offsets_s: dict[int, float] = field(default_factory=dict)
+    _patience_s: float = math.inf
+    _told: dict[int, float] = field(default_factory=dict)
 
     @property
     def others(self) -> list[int]:
@@ -178,8 +181,13 @@ class Crew:
         return {rank: rate for rank, rate in found.items() if rate is not None}
 
     def wait(self, seconds: float) -> None:
-        """The next order may take so long."""
-        self.tell(dict.fromkeys(self.others, Wait(seconds=seconds)))
+        """The next order may take so long; who has none for longer is told again in time."""
+        self._patience_s = seconds
+        self._keep_waiting(self.others)
+
+    def _keep_waiting(self, ranks: Iterable[int]) -> None:
+        self.tell(dict.fromkeys(ranks, Wait(seconds=self._patience_s)))
+        self._told |= dict.fromkeys(ranks, self.member.clock())
 
     def stop(self, *, failed: bool) -> None:
         """Let everybody go; who does not hear it finds out by itself."""
@@ -198,6 +206,11 @@ class Crew:
             When a rank failed, is lost, or (:class:`WrongBytesError`) got other bytes.
         """
         others = [r for r in orders if r != 0]
+        now = self.member.clock()
+        self._told |= dict.fromkeys(others, now)
+        self._keep_waiting(
+            [r for r, told in self._told.items() if now - told > self._patience_s / 2]
+        )
         limit = max(order.limit_s for order in orders.values())
         self.tell({r: orders[r] for r in others})
         if 0 in orders:

@@ -212,6 +212,27 @@ def test_clocks_of_other_hosts_are_compared() -> None:
     assert ranks.ends == {1: None, 2: None}
 
 
+def test_who_has_nothing_to_do_is_told_to_wait_on() -> None:
+    #   gpu1 -> gpu2 takes long enough for others to think that rank 0 is gone; rank 3 idles.
+    def slowly(order: Exchange, report: Report) -> Report:
+        time.sleep(0.1)
+        return report
+
+    ranks = group(4)
+    for member in ranks.members[1:3]:
+        member.spoil = slowly
+    ranks.start()
+    crew = Crew(ranks.first, (*NAMES, "gpu3"), LIMIT_S)
+    crew.survey()
+    crew.wait(0.3)
+    for _ in range(6):
+        crew.exchange(one_message())
+    assert ranks.ends == {}
+    crew.stop(failed=False)
+    ranks.join()
+    assert ranks.ends == {1: None, 2: None, 3: None}
+
+
 def waits_in_vain(order: Exchange, report: Report) -> Report:
     peer_ = order.sends[0].peer if order.sends else order.receives[0].peer
     return Report(start=report.start, end=report.end, failed="nothing came in time", peer=peer_)
