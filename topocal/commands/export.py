@@ -54,6 +54,7 @@ def export(
     from topocal.console import console, print_json, safe
     from topocal.exporting import export as write
     from topocal.exporting import find_source
+    from topocal.topo.errors import printable
     from topocal.topo.files import write_atomically
 
     refuse_overwriting(output, [model])
@@ -79,6 +80,8 @@ def export(
     if output is None:
         # Only the file: it may be piped into the program that reads it.
         sys.stdout.write(content.decode())
+        for note in made.notes:
+            typer.echo(f"note: {printable(note)}", err=True)
         return
     out = console()
     for note in made.notes:
