@@ -17,6 +17,7 @@ from topocal.measure.importers.registry import import_any
 from topocal.measure.patterns import parse_pattern
 from topocal.solve.rectangles import members_of
 from topocal.topo.errors import FormatError
+from topocal.topo.readers.amd_smi import parse_amd_smi
 
 FUZZ = Path(__file__).parent / "fuzz"
 INPUTS = 150
@@ -127,3 +128,20 @@ def test_a_header_of_nvbandwidth_with_the_mark_of_a_cut() -> None:
     )
     (group,) = import_any(text, file="f", kind="nvbandwidth").groups
     assert len(group.measurements.samples) == 2
+
+
+def test_json_of_amd_smi_without_its_brackets() -> None:
+    with pytest.raises(FormatError, match="damaged JSON"):
+        parse_amd_smi('"link_status": "ENABLED"\n"num_hops": 1\n', file="f")
+
+
+def test_a_row_of_nccl_tests_that_ends_before_its_root() -> None:
+    text = (
+        "# ./sendrecv_perf\n# nThread 1 nGpus 2 minBytes 8 maxBytes 64 step: 2(factor)\n"
+        "#  Rank  0 Group  0 Pid  3 on h device  0 [0000:b4:00] X\n"
+        "#  Rank  1 Group  0 Pid  3 on h device  1 [0000:b5:00] X\n"
+        "#  size  count root type redop more more  time  algbw  busbw #wrong\n"
+        "  3000000  1  100.0 30.0 30.0 0\n"
+    )
+    (group,) = import_any(text, file="f", kind="nccl-tests").groups
+    assert group.measurements.samples

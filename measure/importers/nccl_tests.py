@@ -160,7 +160,8 @@ def _add_row(run: _Run, line: str, columns: Sequence[str], number_of_line: int) 
         timings.append((figures[0], figures[1], bool(figures[2])))
     root = -1
     if "root" in columns:
-        found = to_number(words[columns.index("root") - len(columns)])
+        at = len(columns) - columns.index("root")
+        found = to_number(words[-at]) if at <= len(words) else None
         root = int(found) if found is not None and abs(found) < 1e6 else -1
     run.rows.append(_Row(size_bytes=size, root=root, timings=timings, line=number_of_line))
 

@@ -110,8 +110,9 @@ def _set(pair: AmdPair, what: str, value: object) -> None:
 def _from_json(
     text: str, gpus: dict[int, AmdGpu], file: str
 ) -> Iterator[tuple[int, int, str, object]]:
+    begin = min((k for k in map(text.find, "[{") if k >= 0), default=len(text))
     try:
-        document = msgspec.json.decode(text[text.index(min("[{", key=lambda c: _place(text, c))) :])
+        document = msgspec.json.decode(text[begin:])
     except (msgspec.DecodeError, RecursionError) as error:
         raise FormatError(
             f"damaged JSON: {one_line(error)}", where=Where(file=file), remedy=_REMEDY
@@ -132,12 +133,6 @@ def _from_json(
                 old = _OLD_KEY.fullmatch(str(name))
                 if old and key in _OLD_TABLES:
                     yield number, int(old[1]), _OLD_TABLES[key], _plain(value)
-
-
-def _place(text: str, character: str) -> int:
-    """Where a character first stands; behind the text where nowhere."""
-    at = text.find(character)
-    return at if at >= 0 else len(text)
 
 
 def _entries(document: object) -> Iterable[dict[str, Any]]:
