@@ -16,30 +16,11 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PERMISSIVE = set(
-    [
-        "MIT",
-        "MIT-0",
-        "0BSD",
-        "BSD",
-        "BSD-2-Clause",
-        "BSD-3-Clause",
-        "Apache",
-        "Apache-2.0",
-        "2.0",
-        "ISC",
-        "ISCL",
-        "PSF-2.0",
-        "Zlib",
-        "CC0-1.0",
-        "LLVM-exception",
-        "WITH",
-        "AND",
-        "OR",
-        "License",
-        "Software",
-    ]
-)
+PERMISSIVE = {
+    "MIT", "MIT-0", "0BSD", "BSD", "BSD-2-Clause", "BSD-3-Clause", "Apache", "Apache-2.0", "2.0",
+    "ISC", "ISCL", "PSF-2.0", "Zlib", "CC0-1.0", "LLVM-exception", "WITH", "AND", "OR", "License",
+    "Software",
+}  # fmt: skip
 """Words that the statement of a permissive licence is made of."""
 
 OPTIONAL = {"torch", "pynvml", "deepspeed", "simgrid"}
