@@ -178,8 +178,8 @@ def notation(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Whether a name may stand in the notation: one word, without arrows."""
-    return len(text.split()) == 1 and not re.search("->|<-", text)
+    """Whether a name may stand in the notation: one word, without heads of arrows."""
+    return len(text.split()) == 1 and not re.search("[<>]", text)
 
 
 def parse_pattern(

@@ -89,7 +89,8 @@ def test_changed_inputs_raise_our_errors_only(name: str, clock: None) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["3<-4 5", "0<-1\t0<-1", "0->1 2", "a<->b<->c", "0<-1<-2", "0->", "0->,1", "0-> ,1"]
+    "text",
+    ["3<-4 5", "0<-1\t0<-1", "0->1 2", "a<->b<->c", "0<-1<-2", "0->", "0->,1", "0-> ,1", "0<\n->1"],
 )
 def test_names_in_the_notation_do_not_run_together(text: str) -> None:
     """Blanks were dropped, so that ``3<-4 5`` was a flow from gpu45."""

@@ -8,6 +8,7 @@ the exit status tells whether anything did.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import random
 import re
 import subprocess
@@ -37,9 +38,16 @@ def _fuzz(name: str, corpus: Path, options: list[str]) -> None:
     from mutate import mutated
 
     target = TARGETS[name]
+    (prefix,) = (o.partition("=")[2] for o in options if o.startswith("-artifact_prefix="))
 
     def one(content: bytes) -> None:
-        attempt(target, content)
+        try:
+            attempt(target, content)
+        except Exception:
+            # The fuzzer's own way to keep it fails now and then while Python comes down.
+            name = hashlib.sha256(content).hexdigest()[:16]
+            Path(f"{prefix}input-{name}").write_bytes(content)
+            raise
 
     def mutator(content: bytes, most: int, seed: int) -> bytes:
         rng = random.Random(seed)
