@@ -215,6 +215,7 @@ BAD: dict[str, list[tuple[tuple[str, ...], str]]] = {
     "price": [(("b70", "none.csv"), "none.csv: no such file")],
     "read": [(("none.txt",), "none.txt: no such file"), (("flows.csv",), "flows.csv")],
     "report": [(("none.json", "-o", "r.html"), "none.json: no such file")],
+    "schema": [(("modle",), "modle")],
     "show": [(("none.txt",), "none.txt: no such file")],
     "simulate": [(("b70", "none.csv"), "none.csv: no such file")],
 }

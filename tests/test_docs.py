@@ -10,6 +10,8 @@ In a page, blocks with these words after the fence are looked at, in order:
     A file of that name, written before what follows.
 ``output``
     Lines that the block before has printed, each as it stands but for blanks.
+``console``
+    Command lines that need a machine: those of topocal must be understood, and are not run.
 
 Other blocks are prose.
 """
@@ -20,6 +22,7 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +30,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import typer
+from typer.main import get_command
+
+from topocal import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))
@@ -110,6 +117,37 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
     for target in _LINK.findall(page.read_text()):
         if not target.startswith(("http:", "https:", "mailto:")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def _command_lines(text: str) -> Iterator[str]:
+    """Commands of ``console`` and ``bash`` blocks, from ``topocal`` on."""
+    for line in text.replace("\\\n", " ").splitlines():
+        found = re.match(r"(?:\$ )?(?:(?:torchrun|srun|[A-Z_]+=)\S*.*?)?\b(topocal [a-z].*)", line)
+        if found is not None:
+            yield found[1]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_that_need_a_machine_are_understood(page: Path) -> None:
+    commands = getattr(get_command(cli.app), "commands")  # noqa: B009  # typer's type lacks it
+    for block in _blocks(page):
+        if block.kind not in ("console", "bash") or "[OPTIONS]" in block.text:
+            continue
+        for line in _command_lines(block.text):
+            # Behind these is another program's command, or a file's name.
+            name, *words = shlex.split(re.split(r" (?:--|>|\|)(?: |$)", line)[0])[1:]
+            command = commands[name]
+            command.make_context(name, list(words), resilient_parsing=True)
+            known = {"-"}
+            for parameter in command.get_params(typer.Context(command)):
+                known |= {*parameter.opts, *parameter.secondary_opts}
+            for word in words:
+                assert not word.startswith("-") or word in known, f"{page.name}: {line}"
+
+
+def test_command_lines_are_found() -> None:
+    text = "$ torchrun --nnodes 2 \\\n    -m topocal plan b70\nsrun topocal fit a.csv\n$ pip x\n"
+    assert [*_command_lines(text)] == ["topocal plan b70", "topocal fit a.csv"]
 
 
 def test_there_are_pages_and_blocks_to_play() -> None:

@@ -15,7 +15,8 @@ def schema(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]", help="topology, plan, calibration, model or caps; without: the list."
+            metavar="NAME",
+            help="One of topology, plan, calibration, model, caps; without it, the list.",
         ),
     ] = None,
     output: Annotated[
