@@ -11,12 +11,12 @@ same pairs load one of these and a link, the link stands for both
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from topocal.topo.incidence import incidence
+from topocal.topo.incidence import incidence, routes_of_pairs
 from topocal.topo.resource import FAR, NEAR, NodeKind, PathClass, Resource, Sharing, Use
 from topocal.topo.topology import Topology
 
@@ -24,6 +24,9 @@ __all__ = ["RECEIVER", "SENDER", "Candidates", "like", "with_candidates"]
 
 RECEIVER, SENDER = 0, 1
 """Sides of an endpoint."""
+
+MOST_FOR_ALL_PAIRS = 2048
+"""Endpoints up to which the kinds of routes between all of them are looked at."""
 
 MOST_FOR_ENCLOSURES = 64
 """Endpoints up to which traffic classes of whole switches are tried: a search over all pairs."""
@@ -55,7 +58,10 @@ class Candidates:
 
 
 def with_candidates(
-    topology: Topology, endpoints: Sequence[str], own_paths: Sequence[tuple[str, str]] = ()
+    topology: Topology,
+    endpoints: Sequence[str],
+    own_paths: Sequence[tuple[str, str]] = (),
+    measured: Iterable[tuple[str, str]] | None = None,
 ) -> Candidates:
     """Add the candidates of ``endpoints``.
 
@@ -63,6 +69,9 @@ def with_candidates(
     ----------
     own_paths
         Pairs that get a limit of their own, because like pairs behave otherwise.
+    measured
+        The pairs that were measured: of more than :data:`MOST_FOR_ALL_PAIRS` endpoints what
+        kinds of routes there are is asked of these alone.
     """
     resources: list[Resource] = []
     uses: list[Use] = []
@@ -78,7 +87,10 @@ def with_candidates(
     grouped = any(k is NodeKind.GROUP for _, k in topology.graph.nodes(data="kind"))
     around = "group" if grouped else "socket"
     sides = (("near", NEAR, f"inside its {around}"), ("far", FAR, f"to another {around}"))
-    classes = _classes(topology, endpoints)
+    if measured is None or len(endpoints) <= MOST_FOR_ALL_PAIRS:
+        classes = _classes(topology, endpoints)
+    else:
+        classes = _classes_of(topology, endpoints, sorted(set(measured)))
     for endpoint in endpoints:
         for side, word in ((RECEIVER, "receiver"), (SENDER, "sender")):
             name = f"{endpoint}.{word}"
@@ -155,6 +167,18 @@ def _classes(topology: Topology, endpoints: Sequence[str]) -> dict[str, set[int]
         e: set(np.unique(routes.path_class[i, place]).tolist())
         for e, i in zip(endpoints, place, strict=True)
     }
+
+
+def _classes_of(
+    topology: Topology, endpoints: Sequence[str], pairs: Sequence[tuple[str, str]]
+) -> dict[str, set[int]]:
+    """Path classes of those pairs, by the endpoint where they start."""
+    number = np.array([[topology.router.number[name] for name in pair] for pair in pairs])
+    routes = routes_of_pairs(topology, number[:, 0], number[:, 1])
+    found: dict[str, set[int]] = {e: set() for e in endpoints}
+    for (source, _), code in zip(pairs, routes.path_class.tolist(), strict=True):
+        found[source].add(code)
+    return found
 
 
 def _enclosures(topology: Topology, endpoints: Sequence[str]) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from topocal.solve.rows import Observation
+from topocal.topo.incidence import routes_of_pairs
 from topocal.topo.resource import PathClass
 from topocal.topo.topology import Topology
 from topocal.topo.units import format_rate
@@ -193,17 +194,20 @@ def check_consistency(topology: Topology, observations: Sequence[Observation]) -
 
 def _like_pairs(topology: Topology, pairs: Sequence[Observation]) -> list[LikePairs]:
     """Groups of two pairs or more, in the order of the samples."""
-    ends = {e for o in pairs for pair in o.pattern.pairs for e in pair}
-    inside = ends <= set(topology.accelerators)
-    routes = topology.routes(None if inside else topology.endpoints)
-    nominal = np.array([topology.links[k].nominal_Bps or math.inf for k in routes.links])
+    if not pairs:
+        return []
+    ends = [o.pattern.pairs[0] for o in pairs]
+    topology.require_endpoints(name for pair in ends for name in pair)
+    number = np.array([[topology.router.number[name] for name in pair] for pair in ends])
+    routes = routes_of_pairs(topology, number[:, 0], number[:, 1])
+    nominal = np.array([topology.links[k].nominal_Bps or math.inf for k in topology.router.links])
+    begin, end = routes.indptr[routes.route], routes.indptr[routes.route + 1]
     found: dict[tuple[str, str, float], list[Observation]] = {}
-    for sample in pairs:
-        source, destination = sample.pattern.pairs[0]
-        pair = routes.pair_index(source, destination)
-        far = routes.path_class.flat[pair] >= PathClass.SYS
+    for k, sample in enumerate(pairs):
+        source = ends[k][0]
+        far = routes.path_class[k] >= PathClass.SYS
         # Cards with more links between them are no like of those with fewer.
-        way = routes.indices[routes.indptr[pair] : routes.indptr[pair + 1]]
+        way = routes.links[begin[k] : end[k]]
         slowest = float(nominal[way].min(initial=math.inf))
         found.setdefault((source, "far" if far else "near", slowest), []).append(sample)
     return [

@@ -93,7 +93,8 @@ def fit(
     if topology is None:
         topology = infer_topology(measurements)
     else:
-        for sample in measurements.samples:
+        first = {id(s.pattern): s for s in reversed(measurements.samples)}
+        for sample in reversed(first.values()):
             for pair in sample.pattern.pairs:
                 topology.require_endpoints(pair, where=sample.where)
     observed = observe(measurements, topology)
@@ -106,7 +107,8 @@ def fit(
     fallen = collapsed(observed.observations, consistency.noise)
     consistency = replace(consistency, left_out=fallen | consistency.left_out)
     own_paths = consistency.unlike[:_MOST_OWN_PATHS]
-    candidates = with_candidates(topology, measurements.endpoints, own_paths)
+    measured = (pair for o in observed.observations for pair in o.pattern.pairs)
+    candidates = with_candidates(topology, measurements.endpoints, own_paths, measured)
     found = fit_with_fading(candidates, _with_noise(observed.observations, consistency))
     proven = certify(found.fit, certify_s)
     model = _model(found, proven, consistency, observed, measurements.sources, topology)

@@ -56,13 +56,12 @@ def _nearest(table: NDArray[np.float64]) -> list[NDArray[np.int64]]:
     """Groupings by rate alone, every number of groups: those that are fast together, and (where
     near is slower than far, as behind one staged uplink) those that are slow together."""
     n = len(table)
-    if n < 3:
+    measured = np.isfinite(table)
+    if n < 3 or np.count_nonzero(measured | measured.T | np.eye(n, dtype=bool)) < n * n:
         return []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # pairs that nobody measured
         rate = np.nanmean(np.stack([table, table.T]), axis=0)
-    if np.isnan(rate[~np.eye(n, dtype=bool)]).any():
-        return []
     found = []
     for apart in (np.nanmax(rate) - rate, rate - np.nanmin(rate)):
         np.fill_diagonal(apart, 0.0)
@@ -77,6 +76,8 @@ def _cluster_votes(lines: list[NDArray[np.float64]]) -> NDArray[np.int64]:
     n = len(lines[0])
     together, votes = np.zeros((n, n)), np.zeros((n, n))
     for line in lines:
+        if np.count_nonzero(np.isfinite(line)) < 2:
+            continue
         side = _split(line)
         members = np.flatnonzero(side >= 0)
         if len(members) < 2:

@@ -18,7 +18,7 @@ from topocal.topo.resource import PathClass
 if TYPE_CHECKING:
     from topocal.topo.topology import Topology
 
-__all__ = ["Incidence", "incidence", "loads"]
+__all__ = ["Incidence", "PairRoutes", "incidence", "loads", "routes_of_pairs"]
 
 Ints = NDArray[np.int64]
 
@@ -87,7 +87,7 @@ def loads(topology: Topology, source: Ints, destination: Ints) -> csr_array:
     NoRouteError
         When nothing connects a pair.
     """
-    routes = _routes(topology, source, destination)
+    routes = routes_of_pairs(topology, source, destination)
     if np.any(routes.path_class == PathClass.DIS):
         lost = int(np.argmax(routes.path_class == PathClass.DIS))
         name = list(topology.router.number)
@@ -111,8 +111,18 @@ def loads(topology: Topology, source: Ints, destination: Ints) -> csr_array:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Routes:
-    """Links of each pair: pair p crosses ``links[indptr[route[p]]:indptr[route[p] + 1]]``."""
+class PairRoutes:
+    """Routes of pairs: pair p crosses ``links[indptr[route[p]]:indptr[route[p] + 1]]``.
+
+    Attributes
+    ----------
+    route
+        Shape (pairs,): which route each pair goes by.
+    indptr, links
+        Links of the routes, by their number in ``topology.router.links``.
+    path_class
+        Shape (pairs,): code of each pair.
+    """
 
     route: Ints
     indptr: Ints
@@ -120,8 +130,11 @@ class _Routes:
     path_class: NDArray[np.int8]
 
 
-def _routes(topology: Topology, source: Ints, destination: Ints) -> _Routes:
-    """From the routes of all pairs where those are small or wanted anyway, else one by one."""
+def routes_of_pairs(topology: Topology, source: Ints, destination: Ints) -> PairRoutes:
+    """Routes of pairs of endpoints, given by number as ``topology.router.number`` has them.
+
+    From the routes of all pairs where those are small or wanted anyway, else one by one.
+    """
     numbers = topology.router.number
     accelerators = np.zeros(len(numbers), dtype=bool)
     accelerators[[numbers[name] for name in topology.accelerators]] = True
@@ -132,7 +145,7 @@ def _routes(topology: Topology, source: Ints, destination: Ints) -> _Routes:
         place = np.zeros(len(numbers), dtype=np.int64)
         place[[numbers[name] for name in group]] = np.arange(len(group))
         route = place[source] * len(group) + place[destination]
-        return _Routes(
+        return PairRoutes(
             route=route,
             indptr=found.indptr,
             links=found.indices,
@@ -141,7 +154,7 @@ def _routes(topology: Topology, source: Ints, destination: Ints) -> _Routes:
     key, route = np.unique(source * len(numbers) + destination, return_inverse=True)
     one_by_one = topology.router.find(key // len(numbers), key % len(numbers))
     present = one_by_one.rows >= 0
-    return _Routes(
+    return PairRoutes(
         route=route.astype(np.int64),
         indptr=np.concatenate(([0], np.cumsum(present.sum(axis=1)))),
         links=one_by_one.rows[present],

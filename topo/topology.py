@@ -85,6 +85,10 @@ class Topology:
         return tuple(sorted(found, key=natural_key))
 
     @cached_property
+    def _endpoint_set(self) -> frozenset[str]:
+        return frozenset(self.endpoints)
+
+    @cached_property
     def accelerators(self) -> tuple[str, ...]:
         """Ids of the GPUs, in natural order; what patterns are about unless told otherwise."""
         return tuple(n for n in self.endpoints if self.graph.nodes[n]["kind"] is NodeKind.GPU)
@@ -150,9 +154,8 @@ class Topology:
         UnknownEndpointError
             For the first that is not.
         """
-        known = set(self.endpoints)
         for name in names:
-            if name not in known:
+            if name not in self._endpoint_set:
                 raise UnknownEndpointError(name, self.endpoints, where=where)
 
     def with_resources(self, resources: Iterable[Resource], uses: Iterable[Use] = ()) -> Topology:
@@ -179,7 +182,7 @@ class Topology:
     def _rerouted(self, changed: Topology) -> Topology:
         """Routes do not depend on resources: a copy that differs in them alone keeps the routes."""
         changed.__dict__["_routes"] = self._routes
-        for known in ("endpoints", "accelerators", "router"):
+        for known in ("endpoints", "_endpoint_set", "accelerators", "router"):
             if known in self.__dict__:
                 changed.__dict__[known] = self.__dict__[known]
         return changed
