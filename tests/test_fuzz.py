@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import random
 import signal
 import sys
@@ -16,7 +17,7 @@ import pytest
 from topocal.measure.importers.registry import import_any
 from topocal.measure.patterns import parse_pattern
 from topocal.solve.rectangles import members_of
-from topocal.topo.errors import FormatError
+from topocal.topo.errors import FormatError, InputError
 from topocal.topo.readers.amd_smi import parse_amd_smi
 
 FUZZ = Path(__file__).parent / "fuzz"
@@ -146,3 +147,23 @@ def test_a_row_of_nccl_tests_that_ends_before_its_root() -> None:
     )
     (group,) = import_any(text, file="f", kind="nccl-tests").groups
     assert group.measurements.samples
+
+
+@pytest.mark.parametrize("time", [5e-324, 1e-320, 1e-310])
+def test_times_that_are_nothing_once_in_seconds(time: float) -> None:
+    """The smallest floats are zero after a change of units."""
+    record = {"size": 1000, "out_of_place": {"time": time, "nwrong": 0}}
+    nccl = {"config": {"nthreads": 1, "ngpus": 2}, "args": ["sendrecv_perf"], "results": [record]}
+    run = {"run_name": "Comm_hipMemcpyAsync_GPUToGPU/0/1/log2(N):20", "run_type": "iteration"}
+    measured = {"real_time": time, "time_unit": "ns", "bytes": 5e4, "src_id": 0.0, "dst_id": 1.0}
+    for kind, document in (
+        ("nccl-tests", nccl),
+        ("comm-scope", {"context": {}, "benchmarks": [run | measured]}),
+    ):
+        with pytest.raises(InputError):
+            import_any(json.dumps(document, indent=1), file="f", kind=kind).best()
+
+
+def test_a_table_of_rates_without_a_figure() -> None:
+    with pytest.raises(FormatError):
+        import_any("name,flows,kind,total_GBs\na,0>4;,p2p_write,\n", file="f", kind="rate-table")

@@ -114,8 +114,9 @@ def _rate_Bps(record: dict[str, Any]) -> float | None:
     """From the bytes and the time of one operation, or as stated."""
     size, time = number(record.get("bytes")), number(record.get("real_time"))
     unit = _SECONDS.get(_text(record, "time_unit"))
-    if size and time and unit and size > 0 and time > 0:
-        return size / (time * unit)
+    seconds = time * unit if time and unit else 0.0
+    if size and size > 0 and seconds > 0:
+        return size / seconds
     return number(record.get("bytes_per_second"))
 
 

@@ -288,7 +288,8 @@ def _sample(draft: Draft, test: str, names: Sequence[str], row: _Row, place: int
     microseconds, _, wrong = row.timings[place]
     n = len(names)
     size = row.size_bytes if test == "sendrecv" else row.size_bytes / n
-    if microseconds is None or not 0 < microseconds < 1e12 or size <= 0:
+    seconds = 0.0 if microseconds is None else microseconds * 1e-6
+    if not 0 < seconds < 1e6 or size <= 0:
         return []
     if test == "sendrecv":
         pairs = [(names[k], names[(k + 1) % n]) for k in range(n)]
@@ -297,7 +298,6 @@ def _sample(draft: Draft, test: str, names: Sequence[str], row: _Row, place: int
     else:
         root = names[row.root if 0 <= row.root < n else 0]
         pairs = [(p, root) if test == "gather" else (root, p) for p in names if p != root]
-    seconds = microseconds * 1e-6
     sample = moved(pairs, len(pairs) * size / seconds, where=draft.where(row.line), size_bytes=size)
     if wrong:
         return [msgspec.structs.replace(sample, set_aside="its results were wrong")]

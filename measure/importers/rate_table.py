@@ -472,6 +472,8 @@ def _prefer(draft: Draft) -> None:
     sizes: Counter[tuple[tuple[str, str], ...]] = Counter()
     for g in draft.groups:
         sizes[_machine(g)] += len(g.measurements.samples) * g.default
+    if not sizes:
+        return
     best = max(sizes, key=lambda machine: sizes[machine])
     draft.leave_out(lambda g: _machine(g) != best)
     others = [_words(m) for m in sizes if m != best]
