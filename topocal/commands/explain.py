@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from topocal.solve.explain import Explanation
     from topocal.solve.model import Model
     from topocal.solve.speedup import Speedup
-    from topocal.topo.topology import Topology
 
 __all__ = ["explain"]
 
@@ -63,7 +62,10 @@ def explain(
 
     topocal explain model.json --fan-in 3:4,5,6,7 --faster 1.5
     """
+    from dataclasses import replace
+
     from topocal.console import console, safe
+    from topocal.explaining import sort_inputs
     from topocal.pattern_options import patterns_from
     from topocal.progress import progress
     from topocal.solve.explain import explain as explain_machine
@@ -77,10 +79,12 @@ def explain(
     if html is not None:
         _check_page(html, files, of_pattern or fitted is not None)
     if fitted is None:
-        measurements, machine = _sort(files, topology)
+        inputs = sort_inputs(files, topology)
+        measurements, machine = inputs.measurements, inputs.machine
         if not of_pattern:
             with progress("explaining", expected_s=limit_s + _FIT_S):
                 found = explain_machine(measurements, machine, time_limit_s=limit_s)
+            found = replace(found, model=_noted(found.model, inputs.notes))
             if html is not None:
                 _draw(found, measurements, html)
             _tell_machine(found, as_json)
@@ -88,7 +92,7 @@ def explain(
                 console().print(f"\nwrote {safe(html)}")
             return
         with progress("fitting"):
-            fitted = fit(measurements, machine)
+            fitted = _noted(fit(measurements, machine), inputs.notes)
     known = fitted.topology.endpoints
     size_bytes = parse_bytes(size)
     wanted = patterns_from(
@@ -170,40 +174,11 @@ def _model(files: list[Path], topology: str | None) -> Model | None:
     return read_model(models[0])
 
 
-def _sort(files: list[Path], topology: str | None) -> tuple[Measurements, Topology | None]:
-    """Measurements, and the topology: the files that a topology reader knows, merged.
+def _noted(model: Model, notes: tuple[str, ...]) -> Model:
+    """The model with what was passed over on the way to it."""
+    from dataclasses import replace
 
-    Raises
-    ------
-    InputError
-        When a file is neither, or no file holds measurements.
-    """
-    from topocal.machine import find_topology
-    from topocal.measure.importers.registry import sniff_or_none
-    from topocal.measure.load import load
-    from topocal.topo.errors import FormatError, InputError
-    from topocal.topo.merge import merge
-    from topocal.topo.readers.reader import read_text
-    from topocal.topo.readers.registry import parse_any
-
-    measured: list[Path] = []
-    machines: list[Topology] = [] if topology is None else [find_topology(topology)]
-    for path in files:
-        text = read_text(path)
-        if sniff_or_none(text) is None:
-            try:
-                machines.append(parse_any(text, file=str(path)))
-                continue
-            except FormatError:
-                # Not a topology: the loader says what is wrong with it as a measurement.
-                pass
-        measured.append(path)
-    if not measured:
-        raise InputError(
-            "no measurements among the files", remedy="give a table or a tool's output"
-        )
-    machine = machines[0] if len(machines) == 1 else merge(machines).topology if machines else None
-    return load(measured), machine
+    return replace(model, notes=(*notes, *model.notes))
 
 
 def _tell_machine(found: Explanation, as_json: bool) -> None:
