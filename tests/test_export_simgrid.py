@@ -38,13 +38,13 @@ PRECISION = ("--cfg=surf/precision:1e-12", "--cfg=maxmin/precision:1e-12")
 """Their names in SimGrid 3.32; what the platform itself asks for is left to the platform."""
 
 
-def star(rates: list[float], **options: object) -> Topology:
+def star(rates: list[float], sharing: Sharing = Sharing.CAPACITY) -> Topology:
     """GPUs of these rates, in and out, around a switch."""
     build = TopologyBuilder("star")
     build.node("switch0", NodeKind.PCIE_SWITCH)
     for k, rate in enumerate(rates):
         build.node(f"gpu{k}", NodeKind.GPU)
-        build.connect(f"gpu{k}", "switch0", LinkKind.PCIE, nominal_Bps=rate, **options)  # type: ignore[arg-type]
+        build.connect(f"gpu{k}", "switch0", LinkKind.PCIE, nominal_Bps=rate, sharing=sharing)
     return build.build()
 
 

@@ -261,7 +261,7 @@ def _mask(cpu_list: str) -> str | None:
             return None
         first, last = int(match[1]), int(match[2] or match[1])
         mask |= (1 << last + 1) - (1 << first) if last >= first else 0
-    words = []
+    words: list[str] = []
     while mask or not words:
         words.append(f"{mask & 0xFFFFFFFF:08x}")
         mask >>= 32
