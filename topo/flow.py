@@ -36,6 +36,8 @@ class Flow:
     start_s: float = 0.0
 
     def __post_init__(self) -> None:
+        if 0 <= self.size_bytes < math.inf and 0 <= self.start_s < math.inf:
+            return
         for name, value in (("size", self.size_bytes), ("start", self.start_s)):
             if not (math.isfinite(value) and value >= 0):
                 raise FlowError(
@@ -69,7 +71,7 @@ class Pattern:
     @property
     def total_bytes(self) -> float:
         """Bytes of all flows together."""
-        return math.fsum(f.size_bytes for f in self.flows)
+        return math.fsum([f.size_bytes for f in self.flows])
 
     def scaled(self, size_bytes: float) -> Pattern:
         """The same pattern with every flow of ``size_bytes``."""
