@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,11 @@ HOPELESS: Final = 2.0
 
 ASK_NEARBY_SHARE: Final = 0.1
 """…and where the fans of what is tried are more than this share of them it would take as long."""
+
+
+Told: TypeAlias = tuple[tuple[str, int], int, float, bool]
+"""An endpoint and side, the column of its engine, how much its own fans prefer time to bytes, and
+whether that decides."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,7 @@ class Hypotheses:
             self._paired = np.isfinite(upper_bounds(pairs)) & by_pairs
         self._start = by_pairs
         self._nearby: tuple[Fit, Nearby, set[int]] | None = None
+        self._told: tuple[Fit, list[Told]] | None = None
 
     def _base(self) -> NDArray[np.bool_]:
         """What explains pairs before anything else: specifications, else senders."""
@@ -375,9 +381,13 @@ class Hypotheses:
         ]
         return sorted(found, key=lambda one: (-one[1], one[0]))
 
-    def evidence(self, fit: Fit) -> Iterator[tuple[tuple[str, int], int, float, bool]]:
-        """Of each endpoint and side: its engine, how much its own fans prefer time to bytes, and
-        whether that decides."""
+    def evidence(self, fit: Fit) -> list[Told]:
+        """What the fans of each endpoint and side say; kept for the fit that was last asked for."""
+        if self._told is None or self._told[0] is not fit:
+            self._told = (fit, list(self._ask(fit)))
+        return self._told[1]
+
+    def _ask(self, fit: Fit) -> Iterator[Told]:
         spread = self._spread(self.rows, fit.estimate)
         telling = set(self.rows.shared.resource[spread > SPREAD].tolist())
         asked = [
