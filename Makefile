@@ -16,6 +16,7 @@ DEEPSPEED := .venv-deepspeed
 FUZZ := .venv-fuzz
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
+TORCH_FLAGS ?=
 
 .PHONY: demo test torch quick docs reference test-deepspeed schemas check lint types clean
 
@@ -27,12 +28,12 @@ test: check torch
 	$(BIN)/python -m pytest -n auto -m "not alone"
 	$(BIN)/python -m pytest -n 0 -m alone
 
-# Real messages take torch, whose CPU build will do. Without it the demo and the tests say what
-# they leave out.
+# Real messages take torch, whose CPU build will do: where pip would take one for accelerators,
+# which is gigabytes, TORCH_FLAGS can name another index. Without torch the demo and the tests say
+# what they leave out.
 torch: | $(VENV)/.installed
 	@$(BIN)/python -c "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)" \
-		|| $(BIN)/python -m pip install -qq --retries 1 --constraint constraints.txt torch \
-			--extra-index-url https://download.pytorch.org/whl/cpu \
+		|| $(BIN)/python -m pip install -qq --retries 1 --constraint constraints.txt torch $(TORCH_FLAGS) \
 		|| echo "torch could not be installed: no real messages will be sent"
 
 # The suite without the tests marked heavy.
@@ -56,14 +57,14 @@ $(FUZZ)/.installed: | $(VENV)/.test-installed
 test-deepspeed: $(DEEPSPEED)/.installed
 	$(DEEPSPEED)/bin/python -m pytest -n 0 tests/test_deepspeed.py tests/test_deepspeed_planner.py
 
-$(DEEPSPEED)/.installed: | $(VENV)/.test-installed
+$(DEEPSPEED)/.installed: | $(VENV)/.test-installed torch
 	$(BIN)/python -m venv $(DEEPSPEED)
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
 		> "$$($(DEEPSPEED)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/base.pth"
 	$(DEEPSPEED)/bin/python -m pip install --quiet wheel "setuptools<82"
-	$(DEEPSPEED)/bin/python -m pip install --quiet "torch>=2.1" \
-		--extra-index-url https://download.pytorch.org/whl/cpu
-	DS_BUILD_OPS=0 $(DEEPSPEED)/bin/python -m pip install --quiet --no-build-isolation deepspeed==0.19.8
+	$(DEEPSPEED)/bin/python -c "import torch"
+	DS_BUILD_OPS=0 $(DEEPSPEED)/bin/python -m pip install --quiet --no-build-isolation \
+		--constraint constraints.txt deepspeed==0.19.8
 	$(DEEPSPEED)/bin/python -c "import deepspeed.checkpoint.affine_transfer"
 	touch $@
 
