@@ -60,7 +60,7 @@ def with_digest(document: dict[str, Any]) -> dict[str, Any]:
     """
     if "format" not in document or DIGEST in document:
         return document
-    head = {k: document[k] for k in ("format", "version") if k in document}
+    head: dict[str, Any] = {k: v for k, v in document.items() if k in ("format", "version")}
     stated = digest_of(msgspec.json.decode(msgspec.json.encode(document)))
     return {**head, DIGEST: stated, **document}
 
