@@ -4,13 +4,14 @@ One line of JSON for each step: a header, a session (who measures, under which c
 each time that measuring begins or goes on, the timings of a batch, what is to be set
 aside after all, remarks.  Lines are only ever appended, each with one flush and fsync.
 A process that is killed while it writes leaves half a line at the end, which counts as
-not written; so does what a full disk did not take.
+not written; so does what a full disk did not take.  Each line ends with a check of its own
+bytes, so that a changed digit is noticed.
 
     {"format": "topocal/journal", "version": 1, "subject": "…", "run": "5f0c…"}
     {"session": {"backend": "gloo", "ranks": ["gpu0", "gpu1"], …}}
     {"batch": [0, 3], "after_s": 1.5, "samples": [{"flows": [["gpu0", "gpu1"]], …}]}
     {"aside": [0, 3], "patterns": ["gpu0->gpu1"], "size": 4096.0, "issue": "group", "reason": "…"}
-    {"remark": "…"}
+    {"remark": "…", "check": 2890354718}
 
 When all is done, the journal becomes calibration.json and goes.
 
@@ -21,6 +22,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +41,10 @@ __all__ = ["FORMAT", "VERSION", "Journal", "journal_path"]
 
 FORMAT: Final = "topocal/journal"
 VERSION: Final = 1
+
+_CHECK: Final = re.compile(rb',"check":(\d+)\}$')
+"""How a line ends; what it is a check of is the line without it.  Lines written by hand need
+none."""
 
 _OF_THE_GROUP: Final = ("ranks", "devices", "hosts", "machine", "placement")
 """Keys that differ when a smaller group goes on."""
@@ -80,6 +87,7 @@ class _Line(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     remark: str | None = None
     links: dict[str, str] | None = None
     copies: dict[str, float] | None = None
+    check: int | None = None
 
 
 def journal_path(output: str | Path) -> Path:
@@ -161,7 +169,7 @@ class Journal:
         for number, text in enumerate(content.splitlines(), start=1):
             here = Where(file=where.file, line=number)
             try:
-                line = msgspec.json.decode(text, type=_Line)
+                line = _decoded(text)
                 if number == 1:
                     self._check_header(line, subject, here)
                 else:
@@ -169,8 +177,11 @@ class Journal:
             except (msgspec.DecodeError, IndexError, InputError) as error:
                 if isinstance(error, InputError) and error.where is not None:
                     raise
+                remedy = f"keep the {number - 1} lines before it, or remove the file"
                 raise FormatError(
-                    f"damaged journal: {one_line(error)}", where=here, remedy="remove it"
+                    f"damaged journal: {one_line(error)}",
+                    where=here,
+                    remedy="remove it" if number == 1 else remedy,
                 ) from error
 
     def _check_header(self, line: _Line, subject: str, here: Where) -> None:
@@ -212,7 +223,7 @@ class Journal:
         """One line at the end, on disk when this returns."""
         if self._file is None or self.path is None:
             return
-        content = msgspec.json.encode(line) + b"\n"
+        content = _encoded(line)
         try:
             os.lseek(self._file, self._length, os.SEEK_SET)
             done = 0
@@ -233,9 +244,9 @@ class Journal:
             raise _unwritable(Where(file=str(self.path)), error) from error
 
     def close(self, *, done: bool) -> None:
-        """Let go of the file; ``done``: it is needed no more."""
+        """Let go of the file; ``done``: it is needed no more, nor is one without timings."""
         if self._file is not None and self.path is not None:
-            if done:
+            if done or not self._samples:
                 self.path.unlink(missing_ok=True)
             os.close(self._file)
             self._file = None
@@ -362,6 +373,25 @@ class Journal:
             if step is None or s == step
         ]
         return Measurements.of(samples, runs=runs)
+
+
+def _encoded(line: _Line) -> bytes:
+    """A line with its check and its end."""
+    content = msgspec.json.encode(line)
+    return b'%s,"check":%d}\n' % (content[:-1], zlib.crc32(content))
+
+
+def _decoded(text: bytes) -> _Line:
+    """A line whose check, if it has one, is right."""
+    line = msgspec.json.decode(text, type=_Line)
+    if line.format is not None:  # Of a newer version, which may check otherwise.
+        return line
+    found = _CHECK.search(text)
+    if line.check is not None and (
+        found is None or zlib.crc32(text[: found.start()] + b"}") != line.check
+    ):
+        raise msgspec.DecodeError("its check is not that of its content")
+    return line
 
 
 def _agreeing_group_keys() -> Iterable[str]:

@@ -383,8 +383,10 @@ def plan_from_document(document: dict[str, Any], *, file: str) -> Plan:
         _check_expected(plan, msgspec.convert(document["expected"], dict[str, float]))
     except (KeyError, TypeError, ValueError, TopocalError, msgspec.ValidationError) as error:
         what = error.what if isinstance(error, TopocalError) else one_line(error)
+        if isinstance(error, KeyError):
+            what = f"no {what}"
         raise FormatError(
-            f"damaged plan: {type(error).__name__} {what}",
+            f"damaged plan: {what}",
             where=Where(file=file),
             remedy="make it again with topocal plan",
         ) from error

@@ -310,3 +310,53 @@ def test_any_bytes_are_read_or_refused(
 def test_a_journal_lies_beside_its_output() -> None:
     assert journal_path("a/cal.json") == Path("a/cal.json.journal")
     assert os.fspath(journal_path(Path("cal"))) == "cal.journal"
+
+
+def test_a_changed_digit_is_noticed(tmp_path: Path) -> None:
+    """Still JSON, still a timing: only the check of the line tells."""
+    path = tmp_path / "j"
+    text = whole(path).decode()
+    lines = text.splitlines()
+    number = next(k for k, line in enumerate(lines, start=1) if '"samples"' in line)
+    lines[number - 1] = lines[number - 1].replace("gpu1", "gpu2", 1)
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(FormatError, match="its check is not that of its content") as error:
+        opened(path, resume=True)
+    assert error.value.where is not None
+    assert error.value.where.line == number
+    assert error.value.remedy == f"keep the {number - 1} lines before it, or remove the file"
+
+
+def test_what_is_before_a_damaged_line_can_be_kept(tmp_path: Path) -> None:
+    journal = begun(tmp_path / "j")
+    journal.add(0, 0, [sample(1e-3)], after_s=1.0)
+    journal.add(0, 1, [sample(2e-3, round_=1)], after_s=2.0)
+    journal.close(done=False)
+    lines = (tmp_path / "j").read_bytes().splitlines(keepends=True)
+    (tmp_path / "j").write_bytes(b"".join(lines[:-1]))
+    kept = opened(tmp_path / "j", resume=True).measurements()
+    assert [s.seconds for s in kept.samples] == [1e-3]
+
+
+def test_a_line_without_a_check_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    expected = len(read_all(path, whole(path)).samples)
+    bare = re.sub(rb',"check":\d+}', b"}", path.read_bytes())
+    assert b'"check"' not in bare
+    assert len(read_all(path, bare).samples) == expected > 0
+
+
+def read_all(path: Path, content: bytes) -> Any:
+    path.write_bytes(content)
+    journal = opened(path, resume=True)
+    try:
+        return journal.measurements()
+    finally:
+        journal.close(done=False)
+
+
+def test_a_journal_without_timings_does_not_stay(tmp_path: Path) -> None:
+    """What was refused before the first timing is not in the way of the next attempt."""
+    begun(tmp_path / "j").close(done=False)
+    assert not (tmp_path / "j").exists()
+    opened(tmp_path / "j", subject="another plan").close(done=False)

@@ -119,7 +119,7 @@ def test_an_unknown_resource_is_refused(plan: Plan) -> None:
 Damage = Callable[[dict[str, Any]], object]
 
 DAMAGED: dict[str, tuple[Damage, str]] = {
-    "no patterns": (lambda d: d.pop("patterns"), "damaged plan: KeyError"),
+    "no patterns": (lambda d: d.pop("patterns"), "damaged plan: no 'patterns'"),
     "text for a number": (lambda d: d.update(repeats="five"), "damaged plan"),
     "no repeats": (lambda d: d.update(repeats=0), "0 repeats"),
     "sizes mixed up": (lambda d: d["sizes_bytes"].reverse(), "not in ascending order"),
