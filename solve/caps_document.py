@@ -224,7 +224,12 @@ def require_digest(caps: Caps, digest: str, *, file: str) -> None:
 def _require(wanted: str, found: str, where: Where) -> None:
     """The digest wanted, or its first 8 digits or more, must be this one."""
     digits = wanted.removeprefix("sha256:").lower()
-    if not (re.fullmatch(r"[0-9a-f]{8,64}", digits) and found[7:].startswith(digits)):
+    if not re.fullmatch(r"[0-9a-f]{8,64}", digits):
+        raise FormatError(
+            f"{one_line(wanted)[:80]!r} is no digest",
+            remedy="give sha256: and its digits, or the first 8 of these or more",
+        )
+    if not found[7:].startswith(digits):
         raise FormatError(
             f"holds other caps: digest {found[:15]}… where {one_line(wanted)[:15]} is wanted",
             where=where,

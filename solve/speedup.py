@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Demand", "Needed", "Speedup", "speed_up"]
 
+_MOST_FACTOR: Final = 1e6
+"""No machine becomes so much faster; figures above would leave the floats."""
+
 _EXCEEDS: Final = 1 + 1e-9
 """Busy times this close to the time at hand are within it."""
 
@@ -216,12 +219,14 @@ def speed_up(model: Model, pattern: Pattern, factor: float = 2.0) -> Speedup:
     Raises
     ------
     InputError
-        When the factor is not a finite number above 1.
+        When the factor is not a number above 1, or too large to mean anything.
     UnknownEndpointError, NoRouteError, FlowError
         As :func:`topocal.solve.predict.predict`.
     """
-    if not (math.isfinite(factor) and factor > 1):
-        raise InputError(f"{factor:g} times as fast", remedy="give a number above 1")
+    if not 1 < factor <= _MOST_FACTOR:
+        raise InputError(
+            f"{factor:g} times as fast", remedy="give a number above 1, a million at most"
+        )
     (prediction,) = predict(model, [pattern])
     ((_, busy),) = occupancies(model, [pattern])
     target = prediction.seconds / factor

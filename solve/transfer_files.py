@@ -248,6 +248,7 @@ def _walk(gathered: Gathered, value: Any, around: Mapping[str, Any], depth: int)
     if depth > _DEEPEST:
         raise FormatError("is nested too deep", remedy=_REMEDY)
     if isinstance(value, list):
+        _refuse_halves(value)
         for item in value:
             if isinstance(item, dict | list):
                 _walk(gathered, item, around, depth + 1)
@@ -273,6 +274,31 @@ def _walk(gathered: Gathered, value: Any, around: Mapping[str, Any], depth: int)
                 if isinstance(item, dict) and re.fullmatch(r"\d{1,9}", str(name)):
                     item = {"rank": int(name)} | item if not _first(item, _PROCESS) else item
                 _walk(gathered, item, known, depth + 1)
+
+
+def _is_flow(item: Any) -> bool:
+    return (
+        isinstance(item, dict)
+        and _first(item, _TARGET) is not None
+        and _first(item, _SOURCE) is not None
+    )
+
+
+def _refuse_halves(items: list[Any]) -> None:
+    """Where one item of a list is a flow, all are: none is passed over in silence.
+
+    Raises
+    ------
+    FormatError
+        When one is not.
+    """
+    whole = list(map(_is_flow, items))
+    if any(whole) and not all(whole):
+        k = whole.index(False)
+        raise FormatError(
+            f"item {k} of {len(items)} names no source and target: {one_line(items[k])}",
+            remedy="give every flow both, or leave the item out",
+        )
 
 
 def _is_address(end: Any) -> bool:

@@ -108,7 +108,7 @@ ONE = (
         (HEAD + "[]}", "r: has no requests; give parameter"),
         (HEAD + "3}", "r: has no list of requests"),
         (HEAD + "[3]}", "r: requests[0]: is no object"),
-        ("[1]", "r: is not a topocal/requests file but something else"),
+        ("[1]", "r: does not say that it holds requests"),
         ('{"format": "topocal/model", "version": 1}', "r: is not a topocal/requests file but"),
         ('{"format": "topocal/requests", "version": 2, "requests": []}', "r: has version 2"),
         (HEAD + "[", "r: not a JSON file"),

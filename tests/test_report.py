@@ -499,7 +499,7 @@ def test_bad_questions_are_one_line(run: Run, model_file: Path, tmp_path: Path) 
     page = str(tmp_path / "r.html")
     for arguments, message in (
         ((str(model_file),), "nowhere to write"),
-        ((str(model_file), "-o", str(model_file)), "is one of the inputs"),
+        ((str(model_file), "-o", str(model_file)), "is what is read"),
         ((str(model_file), "-o", str(tmp_path / "no" / "r.html")), "cannot be written"),
         ((str(wrong), "-o", page), "wrong.csv"),
         ((str(model_file), str(wrong), "-o", page), "gpu99"),
@@ -526,7 +526,7 @@ def test_explain_writes_the_answer_and_a_picture(run: Run, tmp_path: Path) -> No
     before = FILES[0].read_bytes()
     refused = run("explain", *files, "--html", files[0])
     assert refused.status == 2
-    assert "is one of the inputs" in refused.err
+    assert "is what is read" in refused.err
     assert FILES[0].read_bytes() == before
     refused = run("explain", *files, "--fan-in", "0:1,2", "--html", str(page))
     assert refused.status == 2

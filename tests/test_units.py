@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,8 @@ from topocal.topo.units import (
         ("1k", 1e3),
         ("2TiB", 2 * 2.0**40),
         ("1_000", 1000),
+        ("2PiB", 2.0**51),
+        ("1000 PB", 1e18),
         (".5kB", 500),
         ("1e3B", 1000),
         (7, 7),
@@ -79,7 +82,7 @@ def test_times(text: str, expected: float) -> None:
         (parse_rate, "25 GBs"),
         (parse_rate, "-5GB/s"),
         (parse_rate, math.inf),
-        (parse_seconds, "5 min"),
+        (parse_seconds, "5 mins"),
         (parse_seconds, "soon"),
         (rate_unit_Bps, "GBs"),
         (rate_unit_Bps, "parsec"),
@@ -89,6 +92,24 @@ def test_what_is_no_quantity(parse: object, text: object) -> None:
     with pytest.raises(UnitError, match="is not a") as caught:
         parse(text)  # type: ignore[operator]
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("parse", "most", "above"),
+    [
+        (parse_bytes, "1000 PB", "1001 PB"),
+        (parse_rate, "1000 PB/s", "1001 PB/s"),
+        (parse_seconds, "1e9 s", "1.1e9 s"),
+        (parse_seconds, 1e9, 1e308),
+    ],
+)
+def test_the_most_that_is_said_is_read(
+    parse: Callable[[str | float], float], most: str | float, above: str | float
+) -> None:
+    assert parse(most) > 0
+    with pytest.raises(UnitError, match="is too large a") as caught:
+        parse(above)
+    assert str(most) in caught.value.remedy or parse is parse_seconds
 
 
 @pytest.mark.parametrize(
@@ -106,7 +127,7 @@ def test_units_of_rate(unit: str, expected: float) -> None:
         (format_bytes(1500000), "1.5 MB"),
         (format_bytes(0), "0 B"),
         (format_rate(27.9e9), "27.9 GB/s"),
-        (format_rate(1500e12), "1500 TB/s"),
+        (format_rate(1500e12), "1.5 PB/s"),
         (format_rate(None), "unknown"),
         (format_rate(math.inf), "unlimited"),
         (format_seconds(0.0384), "38.4 ms"),

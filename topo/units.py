@@ -29,8 +29,14 @@ BYTES_PER_GB: Final = 1e9
 MOST_BYTES: Final = 1e18
 """A thousand petabytes: no transfer is larger, and sums of such sizes stay exact enough."""
 
-_DECIMAL: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
-_BINARY: Final = {"ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30, "ti": 2.0**40}
+_MOST_BPS: Final = 1e18
+"""A thousand petabytes per second: no link passes more."""
+
+_MOST_SECONDS: Final = 1e9
+"""Some thirty years: nothing that is timed begins or ends later."""
+
+_DECIMAL: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
+_BINARY: Final = {"ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30, "ti": 2.0**40, "pi": 2.0**50}
 _PREFIX: Final = _DECIMAL | _BINARY
 _SECONDS: Final = {
     "h": 3600.0,
@@ -44,8 +50,8 @@ _SECONDS: Final = {
 }
 
 _NUMBER: Final = r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
-_BYTES: Final = re.compile(_NUMBER + r"([kKmMgGtT]i?)?([bB])?\s*")
-_RATE: Final = re.compile(_NUMBER + r"([kKmMgGtT]i?)?(?:([bB])(/s|ps)?|bit/s)?\s*")
+_BYTES: Final = re.compile(_NUMBER + r"([kKmMgGtTpP]i?)?([bB])?\s*")
+_RATE: Final = re.compile(_NUMBER + r"([kKmMgGtTpP]i?)?(?:([bB])(/s|ps)?|bit/s)?\s*")
 _TIME: Final = re.compile(_NUMBER + r"([a-zµμ]*)\s*")
 
 
@@ -82,16 +88,16 @@ def parse_rate(text: str | int | float) -> float:
     Raises
     ------
     UnitError
-        When it is not a finite, non-negative rate.
+        When it is not a finite, non-negative rate that a link could pass.
     """
     if isinstance(text, int | float):
-        return _checked(float(text), text, "rate")
+        return _checked(float(text), text, "rate", _MOST_BPS)
     match = _RATE.fullmatch(text)
     if match is None:
         raise UnitError(f"{one_line(text)!r} is not a rate", remedy="write it as 25GB/s or 200Gb/s")
     bits = match[3] == "b" or text.rstrip().endswith("bit/s")
     factor = _PREFIX[(match[2] or "").lower()] / (8.0 if bits else 1.0)
-    return _checked(float(match[1]) * factor, text, "rate")
+    return _checked(float(match[1]) * factor, text, "rate", _MOST_BPS)
 
 
 def parse_seconds(text: str | int | float) -> float:
@@ -103,14 +109,15 @@ def parse_seconds(text: str | int | float) -> float:
     Raises
     ------
     UnitError
-        When it is not a finite, non-negative time.
+        When it is not a finite, non-negative time, or longer than anybody waits.
     """
     if isinstance(text, int | float):
-        return _checked(float(text), text, "time")
+        return _checked(float(text), text, "time", _MOST_SECONDS)
     match = _TIME.fullmatch(text)
     if match is None or (match[2] or "s") not in _SECONDS:
         raise UnitError(f"{one_line(text)!r} is not a time", remedy="write it as 5us or 1.2ms")
-    return _checked(float(match[1]) * _SECONDS[match[2] or "s"], text, "time")
+    value = float(match[1]) * _SECONDS[match[2] or "s"]
+    return _checked(value, text, "time", _MOST_SECONDS)
 
 
 def rate_unit_Bps(unit: str) -> float:
@@ -130,9 +137,15 @@ def rate_unit_Bps(unit: str) -> float:
     return _PREFIX[(match[1] or "").lower()] / (8.0 if match[2] == "b" else 1.0)
 
 
-def _checked(value: float, text: object, kind: str, most: float = math.inf) -> float:
+_MOST: Final = {"size": "1000 PB", "rate": "1000 PB/s", "time": "1e9 s"}
+"""The largest of each kind, in words."""
+
+
+def _checked(value: float, text: object, kind: str, most: float) -> float:
     if value > most and math.isfinite(value):
-        raise UnitError(f"{one_line(text)!r} is too large a {kind}", remedy="give 1000 PB at most")
+        raise UnitError(
+            f"{one_line(text)!r} is too large a {kind}", remedy=f"give {_MOST[kind]} at most"
+        )
     if not math.isfinite(value) or value < 0:
         raise UnitError(
             f"{one_line(text)!r} is not a {kind}", remedy="give a finite number, zero or more"

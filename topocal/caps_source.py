@@ -8,28 +8,14 @@ from topocal.machine import find_topology
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from topocal.solve.caps import Caps
     from topocal.solve.conditions import Conditions
 
-__all__ = ["conditions_of", "find_caps", "refuse_overwriting"]
+__all__ = ["conditions_of", "find_caps"]
 
-
-def refuse_overwriting(output: Path | None, inputs: Sequence[str | Path]) -> None:
-    """An output that is one of the inputs is a slip.
-
-    Raises
-    ------
-    InputError
-        When it is.
-    """
-    from pathlib import Path
-
-    from topocal.topo.errors import InputError, Where
-
-    if output is not None and any(output.resolve() == Path(one).resolve() for one in inputs):
-        raise InputError("is what is read", where=Where(file=str(output)), remedy="write elsewhere")
+_MOST_PROCESSES = 10**9
+"""No group is larger; a number above is a slip."""
 
 
 def find_caps(
@@ -103,15 +89,18 @@ def conditions_of(
     Raises
     ------
     InputError
-        When a setting is not of the form NAME=VALUE, or the group has no two processes.
+        When a setting is not of the form NAME=VALUE or stands twice, the backend has no name,
+        or the group has no two processes, or more than there are.
     """
     from topocal.solve.conditions import Conditions
     from topocal.topo.errors import InputError, one_line
 
     if group_size is None and backend is None and not settings:
         return None
-    if group_size is not None and group_size < 2:
+    if group_size is not None and not 2 <= group_size <= _MOST_PROCESSES:
         raise InputError(f"a group of {group_size}", remedy="give the number of processes")
+    if backend is not None and not backend.strip():
+        raise InputError("a backend without a name", remedy="give one, such as nccl")
     found = {}
     for text in settings or ():
         name, equals, value = text.partition("=")
@@ -120,5 +109,7 @@ def conditions_of(
                 f"{one_line(text)!r} is not of the form NAME=VALUE",
                 remedy="write it so, such as NCCL_P2P_LEVEL=SYS",
             )
+        if name.strip() in found:
+            raise InputError(f"{one_line(name.strip())!r} is set twice", remedy="say it once")
         found[name.strip()] = value.strip()
     return Conditions(group_size=group_size, backend=backend, settings=found or None)

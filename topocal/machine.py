@@ -25,12 +25,21 @@ def find_topology(name: str) -> Topology:
     """
     from difflib import get_close_matches
 
-    from topocal.topo.errors import InputError, one_line
+    from topocal.topo.errors import FormatError, InputError, one_line
     from topocal.topo.machines import MACHINES, build_machine
 
     is_file = name == "-" or os.path.lexists(name) or "/" in name or bool(Path(name).suffix)
     if is_file:
-        return read_source(name)
+        try:
+            return read_source(name)
+        except FormatError as error:
+            if error.what.startswith("is of no known kind"):
+                # Commands that take any machine have no --as.
+                error.remedy = (
+                    "give topology.json, or what a tool prints about the machine; "
+                    "topocal read --as says its kind, where that is not told by content"
+                )
+            raise
     try:
         return build_machine(name)
     except InputError as error:

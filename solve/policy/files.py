@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from topocal.solve.policy.requests import Request
 from topocal.topo.endpoint_names import resolve_endpoint
 from topocal.topo.errors import FormatError, InputError, Where, one_line
@@ -154,6 +156,8 @@ def _json_rows(content: bytes, file: str) -> Iterator[tuple[Where, str, dict[str
         When it is not a file of requests.
     """
     where = Where(file=file)
+    if f'"{FORMAT}"'.encode() not in content and b'"topocal/' not in content:
+        _refuse_unmarked(content, where)
     document = decode_document(content, format=FORMAT, version=VERSION, file=file)
     for name in document:
         if name not in ("format", "version", "digest", "element_bytes", "requests"):
@@ -172,6 +176,25 @@ def _json_rows(content: bytes, file: str) -> Iterator[tuple[Where, str, dict[str
         if common is not None:
             fields.setdefault("element_bytes", common)
         yield where, what, fields
+
+
+def _refuse_unmarked(content: bytes, where: Where) -> None:
+    """JSON that does not say what it is; what is no JSON at all, its decoder tells better.
+
+    Raises
+    ------
+    FormatError
+        When it is JSON.
+    """
+    try:
+        msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError):
+        return
+    raise FormatError(
+        "does not say that it holds requests",
+        where=where,
+        remedy=f'write {{"format": "{FORMAT}", "version": {VERSION}, "requests": [...]}}',
+    )
 
 
 def _csv_rows(content: bytes, file: str) -> Iterator[tuple[Where, str, dict[str, Any]]]:

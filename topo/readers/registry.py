@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Final
 
 from topocal.topo.errors import FormatError, InputError, TopologyError, Where, one_line, printable
 from topocal.topo.files import read_limited
@@ -47,6 +49,12 @@ READERS: tuple[Reader, ...] = (
 )
 """In the order they are asked: the most particular first."""
 
+_OWN: Final = re.compile(r'"format"\s*:\s*"(topocal/[a-z]{1,40})"')
+"""How a file of ours says what it is."""
+
+_HEAD: Final = 1000
+"""Characters within which it says so."""
+
 
 def sniff(text: str, *, file: str) -> Reader:
     """The reader for a text, by its content.
@@ -61,6 +69,13 @@ def sniff(text: str, *, file: str) -> Reader:
             return reader
     if looks_like_tool_error(text):
         refuse_tool_error(text, file=file)
+    own = _OWN.search(text[:_HEAD]) if text.lstrip()[:1] == "{" else None
+    if own is not None:
+        raise FormatError(
+            f"is a {own[1]} file and no topology",
+            where=Where(file=file),
+            remedy="give topology.json, or what a tool prints about the machine",
+        )
     raise FormatError(
         f"is of no known kind (begins with {one_line(text[:60])!r})",
         where=Where(file=file),

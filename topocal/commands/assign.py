@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["assign"]
 
+_MIN_SPLIT = "1MiB"
+
 _NOTHING = 5e-4
 """Relative gap to the bound that is printed as none."""
 
@@ -35,8 +37,11 @@ def assign(
         typer.Option("--split/--whole", help="Whether several holders may share a region."),
     ] = True,
     min_split: Annotated[
-        str, typer.Option("--min-split", metavar="SIZE", help="Least size of a part of a region.")
-    ] = "1MiB",
+        str | None,
+        typer.Option(
+            "--min-split", metavar="SIZE", help="Least size of a part of a region; default: 1MiB."
+        ),
+    ] = None,
     group_size: Annotated[
         int | None, typer.Option("--group-size", help="Processes in the transfer's group.")
     ] = None,
@@ -72,6 +77,7 @@ def assign(
     """
     from topocal.caps_source import conditions_of, find_caps
     from topocal.console import console, print_json, safe
+    from topocal.outputs import refuse_overwriting
     from topocal.progress import progress
     from topocal.solve.policy.assign import assign as assign_requests
     from topocal.solve.policy.document import assignment_to_document, write_assignment
@@ -81,9 +87,13 @@ def assign(
 
     if output is not None and output.suffix.lower() not in (".csv", ".json"):
         raise InputError(f"{output} is neither .csv nor .json", remedy="name it after its format")
+    if min_split is not None and not split:
+        raise InputError("--whole cuts nothing", remedy="leave out --whole or --min-split")
+    min_split = _MIN_SPLIT if min_split is None else min_split
     least = parse_bytes(min_split)
     if least < 1 or least != int(least):
         raise InputError(f"--min-split {min_split} is no whole number of bytes", remedy="give one")
+    refuse_overwriting(output, [model, requests])
     under = conditions_of(group_size, backend, setting)
     caps = find_caps(model, digest=digest)
     wanted = read_requests(requests, caps.endpoints)
@@ -115,11 +125,15 @@ def _lines(answer: Assignment, caps: Caps) -> list[str]:
 
     moved = float(answer.bytes_of_pair.sum())
     labels = {cap.id: cap.label or cap.id for cap in caps.resources}
-    lines = [
-        f"[bold]{len(answer.requests)} requests[/bold], {format_bytes(moved)} move in "
-        f"[bold]{format_seconds(answer.finish_s)}[/bold]"
-    ]
-    if moved:
+    what = f"{len(answer.requests)} request" + "s" * (len(answer.requests) != 1)
+    if moved and not answer.finish_s:
+        lines = [f"[bold]{what}[/bold], {format_bytes(moved)} move: nothing says how long it takes"]
+    else:
+        lines = [
+            f"[bold]{what}[/bold], {format_bytes(moved)} move in "
+            f"[bold]{format_seconds(answer.finish_s)}[/bold]"
+        ]
+    if moved and answer.finish_s:
         lines.append(
             "  no answer finishes sooner"
             if answer.gap < _NOTHING
@@ -149,7 +163,7 @@ def _lines(answer: Assignment, caps: Caps) -> list[str]:
     if price is not None and price.by_turns:
         lines.append(f"  longer if these serve by turns: {safe(', '.join(price.by_turns))}")
     lines += [f"  note: {safe(note)}" for note in answer.notes]
-    lines.append(f"  digest {answer.digest}")
+    lines.append(f"  answer digest {answer.digest}")
     return lines
 
 

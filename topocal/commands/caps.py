@@ -66,8 +66,9 @@ def caps(
     """
     import sys
 
-    from topocal.caps_source import conditions_of, find_caps, refuse_overwriting
+    from topocal.caps_source import conditions_of, find_caps
     from topocal.console import console, safe
+    from topocal.outputs import refuse_overwriting
     from topocal.solve.caps_document import caps_digest, encode_caps, write_caps
 
     refuse_overwriting(output, [model])

@@ -50,10 +50,10 @@ def export(
 
     topocal export dgx-h100 --as dot | dot -Tsvg -o machine.svg
     """
-    from topocal.caps_source import refuse_overwriting
     from topocal.console import console, print_json, safe
     from topocal.exporting import export as write
     from topocal.exporting import find_source
+    from topocal.outputs import refuse_overwriting
     from topocal.topo.errors import printable
     from topocal.topo.files import write_atomically
 

@@ -38,6 +38,7 @@ def fit(
     from topocal.console import console, print_json, safe
     from topocal.machine import find_topology
     from topocal.measure.load import load
+    from topocal.outputs import refuse_overwriting
     from topocal.progress import progress
     from topocal.solve.fit import fit as fit_model
     from topocal.solve.model import model_to_document, write_model
@@ -45,7 +46,7 @@ def fit(
     from topocal.topo.units import parse_seconds
 
     certify_s = None if certify is None else parse_seconds(certify)
-    _refuse_overwriting(output, files)
+    refuse_overwriting(output, [*files, topology])
     machine = find_topology(topology) if topology else None
     measured = load(files)
     with progress(f"fitting {len(measured.samples)} samples", expected_s=certify_s):
@@ -77,19 +78,3 @@ def fit(
         out.print(f"{len(rest)} more never had to be the bottleneck; the data only bounds them")
     if output is not None:
         out.print(f"wrote {safe(output)}")
-
-
-def _refuse_overwriting(output: Path | None, files: list[Path]) -> None:
-    """An output that is one of the inputs is a slip.
-
-    Raises
-    ------
-    InputError
-        When it is.
-    """
-    from topocal.topo.errors import InputError, Where
-
-    if output is not None and any(output.resolve() == f.resolve() for f in files):
-        raise InputError(
-            "is one of the measurements", where=Where(file=str(output)), remedy="write elsewhere"
-        )

@@ -76,9 +76,11 @@ def plan(
     from topocal.measure.design import design
     from topocal.measure.exhaustive import exhaustive
     from topocal.measure.plan import DEFAULT_SIZES_BYTES, plan_to_document, write_plan
+    from topocal.outputs import refuse_overwriting
     from topocal.progress import progress
     from topocal.topo.units import parse_seconds
 
+    refuse_overwriting(output, [topology])
     machine = find_topology(topology)
     who = None if endpoints is None else _endpoints(endpoints, machine)
     sizes_bytes = DEFAULT_SIZES_BYTES if sizes is None else _sizes(sizes)

@@ -65,8 +65,9 @@ def price(
 
     topocal price model.json totals.csv --json
     """
-    from topocal.caps_source import conditions_of, find_caps, refuse_overwriting
+    from topocal.caps_source import conditions_of, find_caps
     from topocal.console import console, print_json, safe
+    from topocal.outputs import refuse_overwriting
     from topocal.solve.caps_document import caps_digest
     from topocal.solve.transfer_files import read_transfers
     from topocal.solve.transfers import Totals
@@ -119,11 +120,12 @@ def _price_lines(found: Price, name: str) -> list[str]:
     from topocal.topo.units import format_bytes, format_rate, format_seconds
 
     what = f"{found.flows} transfer" + "s" * (found.flows != 1)
-    lines = [
-        f"{name + ': ' if name else ''}{what}, {format_bytes(found.moved_bytes)}: "
-        f"{format_seconds(found.seconds)}"
-        + (f", {format_rate(found.throughput_Bps)} in all" if found.moved_bytes else "")
-    ]
+    took = format_seconds(found.seconds)
+    if found.moved_bytes:
+        took += f", {format_rate(found.throughput_Bps)} in all"
+        if found.busiest is None and not found.seconds:
+            took = "nothing says how long it takes"
+    lines = [f"{name + ': ' if name else ''}{what}, {format_bytes(found.moved_bytes)}: {took}"]
     if found.busiest is None:
         lines.append("nothing known limits it")
     else:

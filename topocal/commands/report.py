@@ -38,18 +38,15 @@ def report(
     """
     from topocal.console import console, print_json, safe
     from topocal.measure.load import load
+    from topocal.outputs import refuse_overwriting
     from topocal.report.page import build_report, render_report
     from topocal.solve.model import read_model
-    from topocal.topo.errors import InputError, Where
+    from topocal.topo.errors import InputError
     from topocal.topo.files import write_atomically
 
     if output is None and not as_json:
         raise InputError("nowhere to write", remedy="give -o report.html")
-    given = [model, *(measurements or ())]
-    if output is not None and any(output.resolve() == f.resolve() for f in given):
-        raise InputError(
-            "is one of the inputs", where=Where(file=str(output)), remedy="write elsewhere"
-        )
+    refuse_overwriting(output, [model, *(measurements or ())])
     fitted = read_model(model)
     found = build_report(fitted, load(measurements) if measurements else None)
     size = 0

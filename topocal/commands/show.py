@@ -63,10 +63,12 @@ def show(
 def _one(name: str, svg: Path | None, *, as_json: bool) -> None:
     from topocal.console import print_json
     from topocal.machine import find_topology
+    from topocal.outputs import refuse_overwriting
     from topocal.topo.files import write_atomically
     from topocal.topo.render.outline import outline
     from topocal.topo.render.sharing import shared_resources
 
+    refuse_overwriting(svg, [name])
     machine = find_topology(name)
     parts = outline(machine)
     few = len(machine.accelerators) <= _MOST_ACCELERATORS

@@ -94,12 +94,14 @@ def simulate(
     topocal simulate topology.json flows.json --remove 'switch0<->socket0' -o finishes.csv
     """
     from topocal.case import find_case
+    from topocal.outputs import refuse_overwriting
     from topocal.topo.errors import InputError
     from topocal.topo.flow_files import read_flows
     from topocal.topo.units import parse_rate, parse_seconds
 
     if output is not None and output.suffix.lower() not in (".csv", ".json"):
         raise InputError(f"{output} is neither .csv nor .json", remedy="name it after its format")
+    refuse_overwriting((output, svg, html), (model, flows))
     alpha_s = parse_seconds(alpha)
     found = find_case(model, default_Bps=None if default is None else parse_rate(default))
     base, changes, changed = _change(found.case, settings, remove, add_link, route)
