@@ -5,7 +5,7 @@ far slower than anybody thinks, receivers that serve one flow at a time, capacit
 fade with the number of flows; timed by fluid simulation with log-normal errors and
 stragglers.  Data: designed by the adaptive loop, nothing else.  Judged on held-out
 patterns.  Seeds are drawn from --seed.  Once its failures have been read to change the solver a
-seed is spent: 20261129 is; give another for a figure to quote.
+seed is spent: 20261129 and 90417733 are; give another for a figure to quote.
 
     python benchmarks/solver.py            everything, several minutes
     python benchmarks/solver.py --smoke    a part of each, under 50 s
@@ -321,7 +321,7 @@ def main() -> None:
     """Print everything."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--smoke", action="store_true", help="a part of each, under 50 s")
-    parser.add_argument("--seed", type=int, default=90417733)
+    parser.add_argument("--seed", type=int, default=271828)
     options = parser.parse_args()
     print(
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
