@@ -87,13 +87,20 @@ def ensure_torch() -> None:
     Raises
     ------
     InputError
-        When it is not installed.
+        When it is not installed, or cannot be loaded.
     """
     if find_spec("torch") is None:
         raise InputError(
             "measuring needs torch, which is not installed",
             remedy="pip install 'topocal[measure]'",
         )
+    try:
+        import_module("torch")
+    except (ImportError, OSError) as error:
+        raise InputError(
+            f"torch cannot be loaded: {one_line(error)}",
+            remedy="try python -c 'import torch', and install a build for this machine",
+        ) from error
     import_module("topocal.measure.worker")
 
 

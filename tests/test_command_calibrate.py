@@ -233,5 +233,10 @@ def test_with_real_messages_cut_off_and_gone_on_with(folder: Path) -> None:
     out, _ = run(folder, *REAL, "--resume")
     assert out == "model.json and model.calibration.json are complete\n"
     assert (folder / "model.json").read_bytes() == before
+    _, errors = run(folder, "dgx-h100", *REAL[1:], "--resume", status=2)
+    assert errors == (
+        "topocal: model.json: is complete, and a model of another machine; write elsewhere\n"
+    )
+    assert (folder / "model.json").read_bytes() == before
     model = read_model(folder / "model.json")
     assert model.topology.accelerators == ("gpu0", "gpu1", "gpu2", "gpu3")

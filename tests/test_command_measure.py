@@ -139,6 +139,36 @@ def test_a_plan_in_processes_started_here(tmp_path: Path) -> None:
     content = (tmp_path / "cal.json").read_bytes()
     run(tmp_path, "measure", "plan.json", "-o", "cal.json", "--spawn", "3", "--resume", *QUICK)
     assert (tmp_path / "cal.json").read_bytes() == content
+    # Of a plan that asks for more it is not complete, and stays as well.
+    write_plan(plan_of([both_ways("gpu0", "gpu4")], [[0]]), tmp_path / "other.json")
+    _, errors = run(
+        tmp_path,
+        *("measure", "other.json", "-o", "cal.json", "--spawn", "3", "--resume", *QUICK),
+        status=2,
+    )
+    assert errors == (
+        "topocal: cal.json: is complete, and not of this plan: it lacks gpu0<->gpu4 of 1 kB; "
+        "write elsewhere\n"
+    )
+    assert (tmp_path / "cal.json").read_bytes() == content
+
+
+@pytest.mark.parametrize("error", ["ImportError", "OSError"])
+def test_torch_that_cannot_be_loaded_is_told(tmp_path: Path, error: str) -> None:
+    """As of a build for another processor, or without a library it wants."""
+    write_plan(SMALL, tmp_path / "plan.json")
+    (tmp_path / "torch.py").write_text(f"raise {error}('libc10.so: cannot open shared object')")
+    _, errors = run(
+        tmp_path,
+        *("measure", "plan.json", "-o", "cal.json", "--spawn", "3", *QUICK),
+        status=2,
+        PYTHONPATH=str(tmp_path),
+    )
+    assert errors == (
+        "topocal: torch cannot be loaded: libc10.so: cannot open shared object; "
+        "try python -c 'import torch', and install a build for this machine\n"
+    )
+    assert {path.name for path in tmp_path.iterdir()} <= {"plan.json", "torch.py", "__pycache__"}
 
 
 def test_patterns_of_one_round_run_at_the_same_time(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("made")
     for name, text in (("pairs.csv", PAIRS), ("fans.csv", FANS)):
         (folder / name).write_text(text)
+    from topocal.measure.design import design
     from topocal.measure.load import load
+    from topocal.measure.plan import write_plan
     from topocal.solve.caps import caps_of
     from topocal.solve.caps_document import write_caps
     from topocal.solve.fit import fit
@@ -36,6 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     write_model(model, folder / "model.json")
     write_caps(caps_of(model), folder / "caps.json")
     write_topology(model.topology, folder / "topology.json")
+    write_plan(design(model.topology, sizes_bytes=[4096.0]), folder / "plan.json")
     (folder / "flows.csv").write_text(FLOWS)
     (folder / "wanted.csv").write_text(WANTED)
     return {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -86,6 +89,20 @@ OVER = [
     ("caps", "model.json", "-o", "model.json"),
     ("price", "caps.json", "flows.csv", "-o", "flows.csv"),
     ("export", "model.json", "--as", "dot", "-o", "model.json"),
+    ("measure", "plan.json", "-o", "plan.json", "--spawn", "2"),
+    ("measure", "plan.json", "-t", "topology.json", "-o", "topology.json", "--spawn", "2"),
+    ("calibrate", "topology.json", "-o", "topology.json", "--spawn", "2"),
+    (
+        "calibrate",
+        "topology.json",
+        "-o",
+        "m",
+        "--simulate",
+        "model.json",
+        "--samples",
+        "model.json",
+    ),
+    ("fabric", "--like", "topology.json", "-o", "topology.json"),
 ]
 
 
@@ -101,6 +118,26 @@ def test_a_link_to_what_is_read_is_not_written_over(run: Run, made: dict[str, by
     Path("parts.csv").symlink_to("wanted.csv")
     refused(run("assign", "model.json", "wanted.csv", "-o", "parts.csv"), "is what is read")
     assert Path("wanted.csv").read_bytes() == made["wanted.csv"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("measure", "plan.json", "-o", "folder", "--spawn", "2"),
+        ("calibrate", "topology.json", "-o", "folder", "--spawn", "2"),
+        ("calibrate", "topology.json", "-o", "m.json", "--samples", "folder", "--spawn", "2"),
+        ("fit", "pairs.csv", "-o", "folder"),
+        ("plan", "topology.json", "-o", "folder"),
+    ],
+    ids=" ".join,
+)
+def test_a_folder_as_output_is_told_before_anything_is_done(
+    arguments: tuple[str, ...], run: Run, made: dict[str, bytes]
+) -> None:
+    Path("folder").mkdir()
+    refused(run(*arguments), "folder: is a directory; name a file in it")
+    Path("folder").rmdir()
+    assert {path.name for path in Path().iterdir()} == set(made)
 
 
 def test_two_outputs_are_two_files(run: Run) -> None:

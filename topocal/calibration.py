@@ -205,6 +205,7 @@ def calibrate_in_processes(
 
     def work(machine: Coordinator) -> None:
         if is_complete:
+            _refuse_of_another_machine(results[0], calibration.topology)
             progress.tell(f"{results[0]} and {results[1]} are complete")
             return
         with progress.shown("calibrating"):
@@ -219,4 +220,24 @@ def calibrate_in_processes(
             spawn=spawn,
             journal=journal,
             enter=enter,
+        )
+
+
+def _refuse_of_another_machine(model: Path, topology: Topology) -> None:
+    """What is complete is a model of the machine that is named.
+
+    Raises
+    ------
+    InputError
+        When it is not; it stays as it is.
+    """
+    from topocal.measure.plan import fingerprint
+    from topocal.solve.model import read_model
+    from topocal.topo.errors import InputError, Where
+
+    if fingerprint(read_model(model).topology) != fingerprint(topology):
+        raise InputError(
+            "is complete, and a model of another machine",
+            where=Where(file=str(model)),
+            remedy="write elsewhere",
         )

@@ -45,5 +45,5 @@ def refuse_overwriting(
                 where=where,
                 remedy="write elsewhere",
             )
-        if os.path.isdir(path):  # Told now, not after what may have taken an hour.
+        if Path(path).is_dir():  # Told now, not after what may have taken an hour.
             raise InputError("is a directory", where=where, remedy="name a file in it")

@@ -101,8 +101,10 @@ def calibrate(
     from topocal.machine import find_topology
     from topocal.measure.provenance import ISSUE_MODES
     from topocal.measuring import Progress, measuring_settings
+    from topocal.outputs import refuse_overwriting
     from topocal.topo.errors import InputError, one_line
 
+    refuse_overwriting([output, samples or _beside(output)], [topology, fabric, simulate])
     if issue not in ISSUE_MODES:
         raise InputError(
             f"--issue {one_line(issue)}", remedy="a model is of one of group and one-by-one"
@@ -188,8 +190,12 @@ def _calibration(
         repeats=repeats,
         rounds=rounds,
         model=output,
-        samples=samples or output.with_name(f"{output.stem}.calibration.json"),
+        samples=samples or _beside(output),
     )
+
+
+def _beside(model: Path) -> Path:
+    return model.with_name(f"{model.stem}.calibration.json")
 
 
 def _finish(step: Step, what: Calibration, as_json: bool) -> None:

@@ -69,7 +69,9 @@ def fabric(
     """
     from topocal.console import console, print_json
     from topocal.fabrics import find_shape, with_faults
+    from topocal.outputs import refuse_overwriting
 
+    refuse_overwriting(output, [like])
     shape = find_shape(like, endpoints=endpoints, scale=scale, seed=seed)
     shape = with_faults(
         shape, slow=slow or (), half_duplex=half_duplex or (), ingress=ingress or ()

@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from topocal.measure.coordinator import Coordinator
+    from topocal.measure.distributed import Session
     from topocal.measure.plan import Plan
     from topocal.measure.samples import Measurements
 
@@ -82,8 +83,10 @@ def measure(
     from topocal.measure.journal import journal_path
     from topocal.measure.plan import plan_to_document, read_plan
     from topocal.measuring import Progress, explained, measuring_settings, whoever_listens
+    from topocal.outputs import refuse_overwriting
     from topocal.processes import group_size, run_ranks
 
+    refuse_overwriting(output, [plan, topology])
     what = read_plan(plan)
     machine_hosts = {} if topology is None else _hosts(what, topology, plan)
     count = group_size(spawn)
@@ -103,6 +106,7 @@ def measure(
     def work(machine: Coordinator) -> None:
         if is_complete:
             found = read_calibration(output)
+            _refuse_of_another_plan(found, what, session, output)
         else:
             steps = len(what.rounds) * len(what.sizes_bytes) * len(session.settings.issues)
             with progress.shown("measuring", steps):
@@ -117,6 +121,34 @@ def measure(
             session.names,
             spawn=spawn is not None,
             journal=journal_path(output),
+        )
+
+
+def _refuse_of_another_plan(
+    found: Measurements, plan: Plan, session: Session, output: Path
+) -> None:
+    """What is complete has all that this group can measure of the plan.
+
+    Raises
+    ------
+    InputError
+        When it has not; it stays as it is.
+    """
+    from topocal.measure.schedule import batches
+    from topocal.topo.errors import InputError, Where
+    from topocal.topo.units import format_bytes
+
+    measured = {
+        (tuple(s.pattern.pairs), s.pattern.flows[0].size_bytes, s.issue or "")
+        for s in found.samples
+    }
+    due = list(batches(plan, session.settings.issues, session.names, measured))
+    if due:
+        raise InputError(
+            f"is complete, and not of this plan: it lacks {due[0].patterns[0].name} "
+            f"of {format_bytes(due[0].size_bytes)}",
+            where=Where(file=str(output)),
+            remedy="write elsewhere",
         )
 
 
