@@ -54,7 +54,8 @@ def main() -> None:
     number = {name: k for k, name in enumerate(caps.endpoints)}
     first = [(number[r.holders[0]], number[r.target], 4096 * 4096 * 2.0) for r in requests]
     naive = tc.price(caps, first)
-    print(f"the first holder of each: {format_seconds(naive.seconds)} on {naive.busiest.label}")
+    where = naive.busiest.label if naive.busiest else "nothing"
+    print(f"the first holder of each: {format_seconds(naive.seconds)} on {where}")
 
 
 if __name__ == "__main__":
