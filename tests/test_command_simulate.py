@@ -186,12 +186,12 @@ def test_many_patterns(machine: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     }
     assert found["patterns"][1]["simulated"]
     assert found["patterns"][1]["seconds_before"] == pytest.approx(0.75)
-    simulate(str(machine), flows, settings=["switch0->switch1=0"], output=tmp_path / "many.csv")
+    simulate(str(machine), flows, settings=["switch0->switch1=0"], output=tmp_path / "finishes.csv")
     out = capsys.readouterr().out
     assert "60 patterns on small (nominal capacities): 30 by the closed form" in out
     assert "never" in out
     assert "and 20 more patterns; -o or --json gives all" in out
-    rows = list(csv.DictReader((tmp_path / "many.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((tmp_path / "finishes.csv").read_text().splitlines()))
     assert rows[0]["seconds"] == ""
     assert float(rows[1]["seconds_before"]) == pytest.approx(0.75)
 
