@@ -8,7 +8,6 @@ import math
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -387,9 +386,9 @@ def test_pages_compare(
 
 def test_the_example_of_the_documentation_runs() -> None:
     text = (Path(__file__).parents[1] / "docs" / "simulator.md").read_text()
-    example = re.search(r"^    from topocal.*?(?=^\S)", text, flags=re.DOTALL | re.MULTILINE)
+    example = re.search(r"^```python\n(from topocal.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
     assert example is not None
     found: dict[str, Any] = {}
-    exec(compile(textwrap.dedent(example[0]), "docs/simulator.md", "exec"), found)
+    exec(compile(example[1], "docs/simulator.md", "exec"), found)
     # Both share gpu4's 450 GB/s.
     assert found["result"].rates_Bps(1.1e-3).tolist() == pytest.approx([225e9, 225e9])
