@@ -1,7 +1,7 @@
 # The README's two commands, and what they are made of.
 #
 #   make demo    set up .venv, install, run `topocal demo --live`
-#   make test    set up .venv, install, lint, type-check, run every test
+#   make test    set up .venv, install, lint, type-check, run the tests
 #
 #   make docs              build the documentation into build/site, warnings as errors
 #   make reference         write the parts of it that the program makes itself
@@ -18,15 +18,16 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
 TORCH_FLAGS ?=
 
-.PHONY: demo test torch quick docs reference test-deepspeed schemas check lint types clean
+.PHONY: demo test torch docs reference test-deepspeed schemas check lint types clean
 
 demo: $(VENV)/.installed torch
 	$(BIN)/topocal demo --live
 
-# Those that time real messages come last, alone on the machine.
+# Those that time real messages come last, alone on the machine. What is marked heavy runs where CI
+# is set, as it is in .ci/run, or with `make test CI=1`.
 test: check torch
-	$(BIN)/python -m pytest -n auto -m "not alone"
-	$(BIN)/python -m pytest -n 0 -m alone
+	$(BIN)/python -m pytest -n auto -m "not alone$(if $(CI),, and not heavy)"
+	$(BIN)/python -m pytest -n 0 -m "alone$(if $(CI),, and not heavy)"
 
 # Real messages take torch, whose CPU build will do: where pip would take one for accelerators,
 # which is gigabytes, TORCH_FLAGS can name another index. Without torch the demo and the tests say
@@ -35,10 +36,6 @@ torch: | $(VENV)/.installed
 	@$(BIN)/python -c "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)" \
 		|| $(BIN)/python -m pip install -qq --retries 1 --constraint constraints.txt torch $(TORCH_FLAGS) \
 		|| echo "torch could not be installed: no real messages will be sent"
-
-# The suite without the tests marked heavy.
-quick: $(VENV)/.test-installed
-	$(BIN)/python -m pytest -n auto -m "not heavy and not alone"
 
 # In an environment of its own, which also sees the packages of .venv. Inputs that fail are left
 # in fuzz-findings.

@@ -135,7 +135,7 @@ def test_a_folder_as_output_is_told_before_anything_is_done(
     arguments: tuple[str, ...], run: Run, made: dict[str, bytes]
 ) -> None:
     Path("folder").mkdir()
-    refused(run(*arguments), "folder: is a directory; name a file in it")
+    refused(run(*arguments), "folder: cannot be written: is a directory; name a file in it")
     Path("folder").rmdir()
     assert {path.name for path in Path().iterdir()} == set(made)
 

@@ -45,5 +45,8 @@ def refuse_overwriting(
                 where=where,
                 remedy="write elsewhere",
             )
-        if Path(path).is_dir():  # Told now, not after what may have taken an hour.
-            raise InputError("is a directory", where=where, remedy="name a file in it")
+        if os.path.isdir(path):  # noqa: PTH112 - a name that is too long is told when written
+            # Told now, not after what may have taken an hour.
+            raise InputError(
+                "cannot be written: is a directory", where=where, remedy="name a file in it"
+            )
