@@ -98,7 +98,7 @@ def _place(given: Mapping[str, str], rank: str, size: str, local: str, local_siz
 def _number(given: Mapping[str, str], name: str, default: int) -> int:
     text = given.get(name, str(default))
     # Slurm gives some of them as lists: "4(x2)".
-    match = re.match(r"\d+", text)
+    match = re.match(r"[0-9]{1,9}(?![0-9])", text)
     if match is None:
         raise InputError(f"{name} is {one_line(text)!r}", remedy="set it to a number, or unset it")
     return int(match[0])

@@ -247,6 +247,7 @@ def test_places_by_the_environment(variables: dict[str, str], found: Place | Non
         {"RANK": "-1", "WORLD_SIZE": "8"},
         {"RANK": "one", "WORLD_SIZE": "8"},
         {"RANK": "0", "WORLD_SIZE": ""},
+        {"RANK": "0", "WORLD_SIZE": "9" * 5000},
     ],
 )
 def test_variables_that_make_no_sense(variables: dict[str, str]) -> None:

@@ -49,7 +49,7 @@ _SECONDS: Final = {
     "ns": 1e-9,
 }
 
-_NUMBER: Final = r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
+_NUMBER: Final = r"\s*([+-]?(?:[0-9]+(?:_[0-9]+)*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*"
 _BYTES: Final = re.compile(_NUMBER + r"([kKmMgGtTpP]i?)?([bB])?\s*")
 _RATE: Final = re.compile(_NUMBER + r"([kKmMgGtTpP]i?)?(?:([bB])(/s|ps)?|bit/s)?\s*")
 _TIME: Final = re.compile(_NUMBER + r"([a-zµμ]*)\s*")
@@ -69,7 +69,7 @@ def parse_bytes(text: str | int | float) -> float:
         When it is not a finite, non-negative amount of bytes up to :data:`MOST_BYTES`.
     """
     if isinstance(text, int | float):
-        return _checked(float(text), text, "size", MOST_BYTES)
+        return _checked(value := _float(text), value, "size", MOST_BYTES)
     match = _BYTES.fullmatch(text)
     if match is None or match[3] == "b":
         raise UnitError(f"{one_line(text)!r} is not a size", remedy="write it as 256MiB or 1.5GB")
@@ -91,7 +91,7 @@ def parse_rate(text: str | int | float) -> float:
         When it is not a finite, non-negative rate that a link could pass.
     """
     if isinstance(text, int | float):
-        return _checked(float(text), text, "rate", _MOST_BPS)
+        return _checked(value := _float(text), value, "rate", _MOST_BPS)
     match = _RATE.fullmatch(text)
     if match is None:
         raise UnitError(f"{one_line(text)!r} is not a rate", remedy="write it as 25GB/s or 200Gb/s")
@@ -112,7 +112,7 @@ def parse_seconds(text: str | int | float) -> float:
         When it is not a finite, non-negative time, or longer than anybody waits.
     """
     if isinstance(text, int | float):
-        return _checked(float(text), text, "time", _MOST_SECONDS)
+        return _checked(value := _float(text), value, "time", _MOST_SECONDS)
     match = _TIME.fullmatch(text)
     if match is None or (match[2] or "s") not in _SECONDS:
         raise UnitError(f"{one_line(text)!r} is not a time", remedy="write it as 5us or 1.2ms")
@@ -139,6 +139,13 @@ def rate_unit_Bps(unit: str) -> float:
 
 _MOST: Final = {"size": "1000 PB", "rate": "1000 PB/s", "time": "1e9 s"}
 """The largest of each kind, in words."""
+
+
+def _float(number: int | float) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.inf if number > 0 else -math.inf
 
 
 def _checked(value: float, text: object, kind: str, most: float) -> float:
