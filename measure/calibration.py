@@ -48,6 +48,7 @@ from topocal.topo.errors import FormatError, InputError, Where, one_line
 from topocal.topo.flow import Flow, Pattern
 from topocal.topo.io import read_bytes, write_atomically
 from topocal.topo.naming import natural_key
+from topocal.topo.strict_json import refuse_repeated_fields
 
 __all__ = [
     "decode_calibration",
@@ -103,7 +104,7 @@ def decode_calibration(content: bytes, *, file: str) -> Measurements:
     Raises
     ------
     FormatError
-        When it is of another kind, newer than this release, or damaged.
+        When it is of another kind, newer than this release, damaged, or names a field twice.
     """
     where = Where(file=file)
     entries = _entries(content, where)
@@ -150,6 +151,11 @@ def _entries(content: bytes, where: Where) -> list[RunEntry]:
                 where=where,
                 remedy=f'{REMEDY}; if you changed it on purpose, remove "digest"',
             )
+        # Runs that are what their digest says are as they were written, and may be large.
+        runs = bytes(whole.runs)
+        as_written = whole.digest is not None and runs.startswith(b"[")
+        rest = content.replace(runs, b"[]") if as_written else content
+        refuse_repeated_fields(rest, file=where.file)
         return msgspec.json.decode(whole.runs, type=list[RunEntry])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(

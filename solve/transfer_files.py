@@ -22,7 +22,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,6 +29,7 @@ from topocal.solve.transfers import SAME, Flows, Gathered, Totals, bytes_of
 from topocal.topo.errors import FlowError, FormatError, InputError, Where, one_line
 from topocal.topo.flow_files import parse_flows
 from topocal.topo.io import read_bytes
+from topocal.topo.strict_json import decode_json
 
 __all__ = ["parse_transfers", "read_transfers"]
 
@@ -217,10 +217,7 @@ def _from_json(
     InputError
         When it is not JSON, or says nothing that can be priced.
     """
-    try:
-        document = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise FormatError(f"not JSON: {one_line(error)}", remedy=_REMEDY) from error
+    document = decode_json(text, file=file, remedy=_REMEDY)
     if _has_patterns(document):
         return _from_flow_file(text, endpoints, file)
     gathered = Gathered(endpoints, element_size)

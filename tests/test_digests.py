@@ -86,7 +86,7 @@ def test_no_flipped_bit_changes_what_is_read(kind: str, tmp_path: Path) -> None:
         try:
             again = AGAIN[kind](path)
         except FormatError as error:
-            assert str(error).startswith(f"{path}: ")
+            assert str(error).startswith(f"{path}:")
             assert "\n" not in str(error)
             refused += 1
         else:

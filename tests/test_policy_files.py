@@ -111,7 +111,7 @@ ONE = (
         ("[1]", "r: does not say that it holds requests"),
         ('{"format": "topocal/model", "version": 1}', "r: is not a topocal/requests file but"),
         ('{"format": "topocal/requests", "version": 2, "requests": []}', "r: has version 2"),
-        (HEAD + "[", "r: not a JSON file"),
+        (HEAD + "[", "not a JSON file"),
         (HEAD + '[], "more": 1}', "r: unknown field 'more'"),
         (HEAD + "[" + ONE % ', "size": 1' + "]}", "r: requests[0]: unknown field 'size'"),
         (

@@ -170,7 +170,7 @@ def test_patterns_are_priced_one_by_one() -> None:
 
 MISTAKES: dict[str, tuple[Any, str]] = {
     "nothing": ("", "f"),
-    "no json": ("{", "not JSON"),
+    "no json": ("{", "not a JSON file"),
     "an empty object": ({}, "says nothing that can be priced"),
     "something else": ({"a": [1, 2]}, "says nothing that can be priced"),
     "an unknown process": ([{"source": 0, "target": 9, "bytes": 1}], "no process 9"),

@@ -19,12 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from topocal.topo.endpoint_names import resolve_endpoint
 from topocal.topo.errors import FormatError, InputError, UnitError, Where, one_line
 from topocal.topo.flow import Flow, Pattern
 from topocal.topo.io import read_bytes
+from topocal.topo.strict_json import decode_json
 from topocal.topo.units import parse_bytes, parse_seconds
 
 __all__ = ["parse_flows", "read_flows"]
@@ -39,7 +38,6 @@ _SYNONYMS: Final = {
 _NAME: Final = {alias: name for name, aliases in _SYNONYMS.items() for alias in aliases}
 _REQUIRED: Final = ("source", "destination", "size")
 _REMEDY: Final = "give source, destination and size, and if need be start and pattern"
-_OFFSET: Final = re.compile(r"\(byte (\d+)\)")
 
 
 @dataclass(slots=True)
@@ -222,16 +220,7 @@ def _json_rows(text: str, file: str) -> Iterator[_Row]:
     FormatError
         When it is not JSON, or not a list of flows.
     """
-    try:
-        document = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        offset = _OFFSET.search(str(error))
-        line = text.encode().count(b"\n", 0, int(offset[1])) + 1 if offset else None
-        raise FormatError(
-            f"not JSON: {one_line(error)}",
-            where=Where(file=file, line=line),
-            remedy="give a list of flows",
-        ) from error
+    document = decode_json(text, file=file, remedy="give a list of flows")
     items = document.get("flows") if isinstance(document, dict) else document
     if not isinstance(items, list):
         raise FormatError("has no list of flows", where=Where(file=file), remedy=_REMEDY)

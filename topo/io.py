@@ -27,6 +27,7 @@ from topocal.topo.errors import (
 from topocal.topo.files import read_limited, write_atomically
 from topocal.topo.json_values import from_json_value, to_json_value
 from topocal.topo.resource import LinkKind, NodeKind, PathClass, Resource, Use
+from topocal.topo.strict_json import decode_json
 from topocal.topo.topology import Topology
 
 __all__ = [
@@ -94,16 +95,11 @@ def decode_document(content: bytes, *, format: str, version: int, file: str) -> 
     Raises
     ------
     FormatError
-        When it is not JSON, of another kind, newer than this release, or not what its digest
-        says.
+        When it is not JSON, names a field twice, is of another kind, newer than this release, or
+        not what its digest says.
     """
     where = Where(file=file)
-    try:
-        document: Any = msgspec.json.decode(content)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise FormatError(
-            f"not a JSON file: {one_line(error)}", where=where, remedy=f"give a {format} file"
-        ) from error
+    document = decode_json(content, file=file, remedy=f"give a {format} file")
     kind = document.get("format") if isinstance(document, dict) else None
     if kind != format:
         raise FormatError(
