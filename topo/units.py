@@ -69,7 +69,7 @@ def parse_bytes(text: str | int | float) -> float:
         When it is not a finite, non-negative amount of bytes up to :data:`MOST_BYTES`.
     """
     if isinstance(text, int | float):
-        return _checked(value := _float(text), value, "size", MOST_BYTES)
+        return _checked(_float(text), _number_words(text), "size", MOST_BYTES)
     match = _BYTES.fullmatch(text)
     if match is None or match[3] == "b":
         raise UnitError(f"{one_line(text)!r} is not a size", remedy="write it as 256MiB or 1.5GB")
@@ -91,7 +91,7 @@ def parse_rate(text: str | int | float) -> float:
         When it is not a finite, non-negative rate that a link could pass.
     """
     if isinstance(text, int | float):
-        return _checked(value := _float(text), value, "rate", _MOST_BPS)
+        return _checked(_float(text), _number_words(text), "rate", _MOST_BPS)
     match = _RATE.fullmatch(text)
     if match is None:
         raise UnitError(f"{one_line(text)!r} is not a rate", remedy="write it as 25GB/s or 200Gb/s")
@@ -112,7 +112,7 @@ def parse_seconds(text: str | int | float) -> float:
         When it is not a finite, non-negative time, or longer than anybody waits.
     """
     if isinstance(text, int | float):
-        return _checked(value := _float(text), value, "time", _MOST_SECONDS)
+        return _checked(_float(text), _number_words(text), "time", _MOST_SECONDS)
     match = _TIME.fullmatch(text)
     if match is None or (match[2] or "s") not in _SECONDS:
         raise UnitError(f"{one_line(text)!r} is not a time", remedy="write it as 5us or 1.2ms")
@@ -146,6 +146,12 @@ def _float(number: int | float) -> float:
         return float(number)
     except OverflowError:  # a whole number of more than 308 digits
         return math.inf if number > 0 else -math.inf
+
+
+def _number_words(number: int | float) -> object:
+    """A number as it was given; one that Python would refuse to write, as infinity."""
+    value = _float(number)
+    return number if math.isfinite(value) else value
 
 
 def _checked(value: float, text: object, kind: str, most: float) -> float:
