@@ -3,8 +3,8 @@
 A cluster of eight-card nodes behind a fat tree; what its designed plan asks for is timed by
 simulation, with noise, until the number of scenarios is reached.  Each stage runs in a process
 of its own, from files to files, so that time and peak memory are its own (interpreter, imports
-and reading its input included).  Exponents are fitted to log time and log memory above that of
-the smallest size.
+and reading its input included); with ``--smoke`` all stages of a size share one, and the first
+to import something has it counted.  Exponents are fitted to log time and log memory.
 
     python benchmarks/scale.py              8 … 1,024 endpoints, up to 100,000 scenarios
     python benchmarks/scale.py --smoke      8 and 32 endpoints, under 50 s
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -182,39 +182,62 @@ _WRITES: Final = {
 }
 
 
-def _inside(stage: str, folder: Path, endpoints: int, scenarios: int) -> None:
-    """One stage; its figures go to standard output."""
-    began = time.perf_counter()
-    said = _RUN[stage](folder, endpoints, scenarios)
+def _cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    figures = {
-        "wall_s": time.perf_counter() - began,
-        "cpu_s": used.ru_utime + used.ru_stime,
-        "peak_MB": used.ru_maxrss / 1024,
-        "said": said,
-    }
-    print(json.dumps(figures))
+    return used.ru_utime + used.ru_stime
 
 
-def _stage(stage: str, folder: Path, endpoints: int, scenarios: int) -> dict[str, float | str]:
-    """Run a stage in a process of its own; ``problem`` says why there are no figures."""
-    command = [sys.executable, __file__, "--inside", stage, str(folder)]
-    try:
-        ran = subprocess.run(
-            [*command, "--sizes", str(endpoints), "--scenarios", str(scenarios)],
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
-    except subprocess.TimeoutExpired:
-        return {"problem": f"given up after {LIMIT_S} s"}
-    if ran.returncode:
-        last = ran.stderr.strip().splitlines()[-1:] or ["no reason given"]
-        return {"problem": f"exit status {ran.returncode}: {last[0][:120]}"}
-    figures: dict[str, float | str] = json.loads(ran.stdout.splitlines()[-1])
-    path = folder / _WRITES.get(stage, "")
-    figures["file_MB"] = path.stat().st_size / 1e6 if path.is_file() else 0.0
-    return figures
+def _inside(stages: Sequence[str], folder: Path, endpoints: int, scenarios: int) -> None:
+    """Stages one after another; the figures of each are a line of standard output."""
+    cpu_s = 0.0  # What the interpreter took to start counts, too.
+    for stage in stages:
+        began = time.perf_counter()
+        said = _RUN[stage](folder, endpoints, scenarios)
+        now_s = _cpu_s()
+        figures = {
+            "wall_s": time.perf_counter() - began,
+            "cpu_s": now_s - cpu_s,
+            "peak_MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "said": said,
+        }
+        cpu_s = now_s
+        print(json.dumps(figures), flush=True)
+
+
+def _run(
+    stages: Sequence[str], folder: Path, endpoints: int, scenarios: int
+) -> list[dict[str, float | str]]:
+    """Figures of stages that share a process; ``problem`` says why there are none."""
+    command = [sys.executable, __file__, "--inside", str(folder), "--stages", *stages]
+    problem = ""
+    with subprocess.Popen(
+        [*command, "--sizes", str(endpoints), "--scenarios", str(scenarios)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=LIMIT_S * len(stages))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, errors = process.communicate()
+            problem = f"given up after {LIMIT_S * len(stages)} s"
+    if process.returncode and not problem:
+        last = errors.strip().splitlines()[-1:] or ["no reason given"]
+        problem = f"exit status {process.returncode}: {last[0][:120]}"
+    found: list[dict[str, float | str]] = [json.loads(line) for line in out.splitlines()]
+    for stage, figures in zip(stages, found, strict=False):
+        path = folder / _WRITES.get(stage, "")
+        figures["file_MB"] = path.stat().st_size / 1e6 if path.is_file() else 0.0
+    return [*found, *({"problem": problem} for _ in stages[len(found) :])]
+
+
+def _figures(
+    stages: Sequence[str], folder: Path, endpoints: int, scenarios: int, together: bool
+) -> Iterator[tuple[str, dict[str, float | str]]]:
+    """Each stage with its figures, as they come."""
+    for shared in [stages] if together else [[stage] for stage in stages]:
+        yield from zip(shared, _run(shared, folder, endpoints, scenarios), strict=True)
 
 
 def _exponent(sizes: list[int], values: list[float]) -> str:
@@ -235,10 +258,10 @@ def main() -> int:
     parser.add_argument("--scenarios", type=int, default=None, help="default: 100 per endpoint")
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
     parser.add_argument("--folder", type=Path, default=None, help="keep the files here")
-    parser.add_argument("--inside", nargs=2, metavar=("STAGE", "FOLDER"), help=argparse.SUPPRESS)
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.inside:
-        _inside(given.inside[0], Path(given.inside[1]), given.sizes[0], given.scenarios)
+        _inside(given.stages, given.inside, given.sizes[0], given.scenarios)
         return 0
     sizes = [8, 32] if given.smoke else given.sizes
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, ", end="")
@@ -253,8 +276,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as made:
             folder = given.folder or Path(made)
             folder.mkdir(parents=True, exist_ok=True)
-            for stage in given.stages:
-                found = _stage(stage, folder, endpoints, scenarios)
+            for stage, found in _figures(given.stages, folder, endpoints, scenarios, given.smoke):
                 if "problem" in found:
                     print(f"{endpoints:9} {stage:9} {found['problem']}", flush=True)
                     bad += 1

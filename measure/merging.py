@@ -36,6 +36,8 @@ def merge(parts: Iterable[Measurements], *, ignoring: Iterable[str] = ()) -> Mea
     """
     parts = list(parts)
     require_agreement([run for part in parts for run in part.runs], ignoring=ignoring)
+    if len(parts) == 1 and len(parts[0].runs) <= 1:
+        return parts[0]
     found: dict[tuple[str, str], list[_State]] = {}
     loose: list[Sample] = []
     for part in parts:
