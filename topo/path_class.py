@@ -18,7 +18,7 @@ from topocal.topo.resource import LinkKind, NodeKind, PathClass
 
 __all__ = ["COUNTS", "FABRIC", "classify", "count_table", "hops_of", "pack"]
 
-FABRIC: Final = (LinkKind.NVLINK, LinkKind.XGMI, LinkKind.XELINK)
+FABRIC: Final = (LinkKind.NVLINK, LinkKind.XGMI, LinkKind.XELINK, LinkKind.FABRIC)
 """Links that GPUs have among themselves."""
 
 COUNTS: Final = ("hops", "fabric", "c2c", "memory", "smp", "net", "switches", "bridges", "sockets")

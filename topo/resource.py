@@ -55,6 +55,9 @@ class LinkKind(StrEnum):
     NVLINK = "nvlink"
     XGMI = "xgmi"
     XELINK = "xelink"
+    FABRIC = "fabric"
+    """Direct links between accelerators of another make, which the link's attribute
+    ``fabric`` names: HCCS, MetaXLink, MTLink, MLU-Link."""
     C2C = "c2c"
     SMP = "smp"
     """Between sockets or NUMA nodes: UPI, QPI, xGMI between processors, X-bus."""
@@ -75,7 +78,7 @@ class PathClass(IntEnum):
     LOC = 0
     """The endpoint itself."""
     NVL = 1
-    """A direct GPU fabric: NVLink, NVSwitch, xGMI, Xe Link."""
+    """A direct GPU fabric: NVLink, NVSwitch, xGMI, Xe Link, or another make's."""
     NVB = 2
     """A GPU fabric, relayed by another GPU; only where there is no other way."""
     C2C = 3

@@ -38,6 +38,7 @@ LINK_COST: Final = {
     LinkKind.NVLINK: 1.0,
     LinkKind.XGMI: 1.0,
     LinkKind.XELINK: 1.0,
+    LinkKind.FABRIC: 1.0,
     LinkKind.C2C: 10.0,
     LinkKind.MEMORY: 10.0,
     LinkKind.PCIE: 100.0,

@@ -87,13 +87,16 @@ class FabricLink:
     Attributes
     ----------
     kind
-        NVLink, xGMI, Xe Link; ``UNKNOWN`` where the tool says that it does not know.
+        NVLink, xGMI, Xe Link, another make's fabric; ``UNKNOWN`` where the tool says that it
+        does not know.
     count
         Links in parallel, ``None`` where unknown.
     nominal_Bps
         What the tool (or the specification of what it names) says, per direction.
     source
         Where ``nominal_Bps`` comes from.
+    switched
+        Whether the tool says that it leads through a switch of the fabric.
     attributes
         Further link attributes.
     """
@@ -102,6 +105,7 @@ class FabricLink:
     count: int | None = None
     nominal_Bps: float | None = None
     source: str = ""
+    switched: bool = False
     attributes: dict[str, Any] = field(default_factory=dict)
 
 

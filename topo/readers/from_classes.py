@@ -194,11 +194,41 @@ class _Assembly:
             name = self._builder.node(self._id("nvswitch"), NodeKind.NVSWITCH, label="NVSwitch")
             for device in members:
                 self._connect_fabric(self._matrix.devices[device].id, name, link)
+        self._add_stated_switches()
         ports = self._add_ports()
         for a, b, link in self._matrix.joined():
             if link.kind is LinkKind.NVLINK and a in behind and behind[a] == behind.get(b):
                 continue
+            if link.switched:
+                continue
             self._connect_fabric(ports[a], ports[b], link)
+
+    def _add_stated_switches(self) -> None:
+        """A switch for each set of devices that the tool says are joined through one."""
+        peers: dict[int, set[int]] = defaultdict(set)
+        links: dict[int, FabricLink] = {}
+        for a, b, link in self._matrix.joined():
+            if link.switched:
+                peers[a].add(b)
+                peers[b].add(a)
+                links.setdefault(a, link)
+                links.setdefault(b, link)
+        placed: set[int] = set()
+        for start in sorted(peers):
+            if start in placed:
+                continue
+            members, more = {start}, [start]
+            while more:
+                found = peers[more.pop()] - members
+                members |= found
+                more += found
+            placed |= members
+            fabric = str(links[start].attributes.get("fabric", "fabric"))
+            name = self._builder.node(
+                self._id("nvswitch"), NodeKind.NVSWITCH, label=f"{fabric} switch"
+            )
+            for device in sorted(members):
+                self._connect_fabric(self._matrix.devices[device].id, name, links[device])
 
     def _add_ports(self) -> list[str]:
         """Where each device's direct links end: at itself, or, where devices relay, at a port.

@@ -8,6 +8,7 @@ from typing import Final
 
 from topocal.topo.errors import FormatError, InputError, TopologyError, Where, one_line, printable
 from topocal.topo.files import read_limited
+from topocal.topo.readers.accelerator_matrix import ACCELERATOR_MATRIX
 from topocal.topo.readers.amd_smi import AMD_SMI
 from topocal.topo.readers.archive import inflate, is_tar, unpack
 from topocal.topo.readers.gathered import topology_from_gathered
@@ -35,6 +36,7 @@ READERS: tuple[Reader, ...] = (
     NCCL_XML,
     HWLOC,
     NCCL_LOG,
+    ACCELERATOR_MATRIX,
     TOPO_MATRIX,
     XPU_SMI,
     XPU_SMI_DEVICE,

@@ -36,6 +36,7 @@ _WORDS: Final = {
     LinkKind.NVLINK: "NVLink",
     LinkKind.XGMI: "xGMI",
     LinkKind.XELINK: "Xe Link",
+    LinkKind.FABRIC: "fabric",
     LinkKind.C2C: "C2C",
     LinkKind.SMP: "SMP",
     LinkKind.MEMORY: "memory",
@@ -205,7 +206,8 @@ def describe_link(topology: Topology, link: Link, back: Link | None) -> str:
 
 
 def _made_of(kind: LinkKind, data: dict[str, Any]) -> str:
-    word, generation = _WORDS[kind], data.get("generation")
+    named = data.get("fabric") if kind is LinkKind.FABRIC else None
+    word, generation = str(named or _WORDS[kind]), data.get("generation")
     width, count = data.get("width"), data.get("count")
     if kind is LinkKind.PCIE:
         number = f" {generation}.0" if generation is not None else ""
