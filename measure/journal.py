@@ -92,7 +92,7 @@ class _Line(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
 
 def journal_path(output: str | Path) -> Path:
     """Where the journal of an output lies: beside it."""
-    return Path(output).with_name(Path(output).name + ".journal")
+    return Path(f"{output}.journal")
 
 
 class Journal:

@@ -20,7 +20,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,8 @@ def parse_transfers(
     try:
         if text.lstrip()[:1] in ("{", "["):
             return _from_json(text, endpoints, file, element_size)
+        if element_size is not None:
+            _refuse_element_size(element_size)
         if _is_totals_table(text):
             return _totals_table(text, endpoints, file)
         return _from_flow_file(text, endpoints, file)
@@ -218,10 +220,14 @@ def _from_json(
         When it is not JSON, or says nothing that can be priced.
     """
     document = decode_json(text, file=file, remedy=_REMEDY)
-    if _has_patterns(document):
-        return _from_flow_file(text, endpoints, file)
     gathered = Gathered(endpoints, element_size)
-    _walk(gathered, document, {}, 0)
+    has_patterns = _has_patterns(document)
+    if not has_patterns:
+        _walk(gathered, document, {}, 0)
+    if element_size is not None and not gathered.counts_elements:
+        _refuse_element_size(element_size)
+    if has_patterns:
+        return _from_flow_file(text, endpoints, file)
     totals = gathered.totals()
     if not gathered.pairs:
         if totals is None:
@@ -332,20 +338,49 @@ def _size(gathered: Gathered, flow: Mapping[str, Any], around: Mapping[str, Any]
     return bytes_of(elements) * _element_size(gathered, flow, around)
 
 
+def _refuse_element_size(element_size: int) -> NoReturn:
+    """What counts bytes has no elements: somebody means another file.
+
+    Raises
+    ------
+    InputError
+        Always.
+    """
+    raise InputError(
+        f"counts no elements, and they are said to have {element_size} bytes",
+        remedy="leave out the element size",
+    )
+
+
 def _element_size(gathered: Gathered, flow: Mapping[str, Any], around: Mapping[str, Any]) -> int:
-    for record in (flow, around):
-        stated = _first(record, _ELEMENT_SIZE)
-        if isinstance(stated, int) and not isinstance(stated, bool) and 0 < stated <= 64:
-            return stated
-        dtype = str(record.get("dtype", "")).rpartition(".")[2].lower()
-        if dtype in _DTYPE_BYTES:
-            return _DTYPE_BYTES[dtype]
-    if gathered.element_size is None:
+    """Bytes of an element, by what the file or the caller says.
+
+    Raises
+    ------
+    FormatError
+        When neither does, or both do and differ.
+    """
+    gathered.counts_elements = True
+    stated = _stated_element_size(flow) or _stated_element_size(around)
+    found = stated or gathered.element_size
+    if found is None:
         raise FormatError(
             "counts elements and does not say how large they are",
             remedy="say it: --element-size 2 for bfloat16",
         )
-    return gathered.element_size
+    if gathered.element_size is not None and gathered.element_size != found:
+        raise FormatError(
+            f"says that an element has {found} bytes, and you say {gathered.element_size}",
+            remedy="leave out the element size",
+        )
+    return found
+
+
+def _stated_element_size(record: Mapping[str, Any]) -> int | None:
+    stated = _first(record, _ELEMENT_SIZE)
+    if isinstance(stated, int) and not isinstance(stated, bool) and 0 < stated <= 64:
+        return stated
+    return _DTYPE_BYTES.get(str(record.get("dtype", "")).rpartition(".")[2].lower())
 
 
 def _add_pairs(gathered: Gathered, item: Any) -> bool:

@@ -107,6 +107,7 @@ class Gathered:
     element_size: int | None
     pairs: dict[str, dict[int, float]] = field(default_factory=dict)
     count: int = 0
+    counts_elements: bool = False
     sent: dict[int, float] = field(default_factory=dict)
     received: dict[int, float] = field(default_factory=dict)
 

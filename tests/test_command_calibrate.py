@@ -148,7 +148,7 @@ def test_simulated_from_the_command_line(
 #   What is asked for, and what is said about it.
 REFUSED = {
     "nothing measures": ([], "nothing says how many processes measure"),
-    "both": (["--simulate", "tree.json", "--spawn", "4"], "--simulate and --spawn; give one"),
+    "both": (["--simulate", "tree.json", "--spawn", "4"], "--spawn does nothing with --simulate"),
     "unknown machine": (["--simulate", "nothing"], "no file and no reference machine 'nothing'"),
     "no speeds": (["--simulate", "b70"], "b70 cannot answer: "),
     "noise": (["--simulate", "tree.json", "--noise", "2"], "a noise of 2.0; give a share"),

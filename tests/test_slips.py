@@ -3,66 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from topocal.cli import main
-
-PAIRS = "source,destination,bandwidth_GBps\n0,1,25\n1,0,25\n0,2,24\n2,0,24\n1,2,12\n2,1,12\n"
-FANS = "direction,root,peers,throughput_GBps\nin,0,1 2,25\n"
-FLOWS = "source,destination,size\n0,1,64MiB\n2,1,64MiB\n"
-WANTED = "parameter,target,holders,shape,element_bytes\nq,1,0 2,4096 4096,2\n"
-
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A model, its caps, and tables to use them with."""
-    folder = tmp_path_factory.mktemp("made")
-    for name, text in (("pairs.csv", PAIRS), ("fans.csv", FANS)):
-        (folder / name).write_text(text)
-    from topocal.measure.design import design
-    from topocal.measure.load import load
-    from topocal.measure.plan import write_plan
-    from topocal.solve.caps import caps_of
-    from topocal.solve.caps_document import write_caps
-    from topocal.solve.fit import fit
-    from topocal.solve.model import write_model
-    from topocal.topo.io import write_topology
-
-    model = fit(load([folder / "pairs.csv", folder / "fans.csv"]), None)
-    write_model(model, folder / "model.json")
-    write_caps(caps_of(model), folder / "caps.json")
-    write_topology(model.topology, folder / "topology.json")
-    write_plan(design(model.topology, sizes_bytes=[4096.0]), folder / "plan.json")
-    (folder / "flows.csv").write_text(FLOWS)
-    (folder / "wanted.csv").write_text(WANTED)
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-@pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    made: dict[str, bytes],
-) -> Run:
-    monkeypatch.chdir(tmp_path)
-    for name, content in made.items():
-        Path(name).write_bytes(content)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["topocal", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        out, err = capsys.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return call
 
 
 def refused(ran: tuple[int, str, str], words: str) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 from topocal.topo.errors import InputError, Where
 
-__all__ = ["read_limited", "write_atomically"]
+__all__ = ["read_limited", "require_writable", "write_atomically"]
 
 _REMEDY: Final = "check the path and its permissions"
 
@@ -26,8 +26,10 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 _LONGEST_STEM: Final = 200
 """Bytes of a name that a part keeps; names have 255 at most."""
 
+_FOLDER: Final = "is a directory"
+
 _KINDS: Final = (
-    (stat.S_ISDIR, "is a directory"),
+    (stat.S_ISDIR, _FOLDER),
     (stat.S_ISFIFO, "is a named pipe"),
     (stat.S_ISSOCK, "is a socket"),
     (stat.S_ISCHR, "is a device"),
@@ -98,11 +100,32 @@ def write_atomically(path: str | Path, content: bytes) -> None:
             raise
         _keep_name(target.parent)
     except OSError as error:
-        raise InputError(
-            f"cannot be written: {_why(error)}",
-            where=Where(file=str(path)),
-            remedy="choose another place",
-        ) from error
+        raise _cannot_write(path, error) from error
+
+
+def require_writable(path: str | Path) -> None:
+    """Try whether :func:`write_atomically` could write here; what is there stays as it is.
+
+    Raises
+    ------
+    InputError
+        As it would; a disk that fills up later is told later.
+    """
+    try:
+        descriptor, part = _open_part(_target(path))
+        part.unlink(missing_ok=True)
+        os.close(descriptor)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _cannot_write(path: str | Path, error: OSError) -> InputError:
+    is_folder = error.strerror == _FOLDER
+    return InputError(
+        f"cannot be written: {_why(error)}",
+        where=Where(file=str(path)),
+        remedy="name a file in it" if is_folder else "choose another place",
+    )
 
 
 def _open_part(target: Path) -> tuple[int, Path]:

@@ -1,4 +1,9 @@
-"""Outputs that would take the place of what a command reads, or of each other."""
+"""Where a command is to write, looked at before any work is done.
+
+One question for every output of every command: does it take the place of what is read or of
+another output, can it be written at all, and does its name say a format that it can have.
+Writing itself is :func:`topocal.topo.files.write_atomically`, which asks again.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["refuse_overwriting"]
+__all__ = ["check_outputs"]
 
 
-def refuse_overwriting(
-    outputs: Path | Sequence[Path | None] | None, inputs: Sequence[str | Path | None]
+def check_outputs(
+    outputs: Path | Sequence[Path | None] | None,
+    inputs: Sequence[str | Path | None] = (),
+    *,
+    suffixes: Sequence[str] = (),
+    writes: bool = True,
 ) -> None:
-    """An output that is one of the inputs, or another output, is a slip.
+    """What cannot be written, or should not, is told now and not after an hour of work.
 
     Parameters
     ----------
@@ -22,31 +31,41 @@ def refuse_overwriting(
         Where to write; ``None`` where that is not asked for.
     inputs
         What is read: files, and names of machines that are none.
+    suffixes
+        What the first output's name must end in, in any case; none: anything.
+    writes
+        Whether this process will write: of a group, the first one does, on its own host.
 
     Raises
     ------
     InputError
-        When it is, or when it is a folder; nothing has been written then.
+        When an output is one of the inputs or another output, has another suffix, or cannot be
+        written; nothing has been written then.
     """
     import os
     from pathlib import Path
 
     from topocal.topo.errors import InputError, Where
+    from topocal.topo.files import require_writable
 
     several = [outputs] if outputs is None or isinstance(outputs, Path) else list(outputs)
-    wanted = [os.path.realpath(one) for one in several if one is not None]
+    first = several[0] if several else None
+    if first is not None and suffixes and first.suffix.lower() not in suffixes:
+        raise InputError(
+            f"is neither {' nor '.join(suffixes)}",
+            where=Where(file=str(first)),
+            remedy="name it after its format",
+        )
+    wanted = [(path, os.path.realpath(path)) for path in several if path is not None]
     # A name of a machine, such as b70, is no file, and a file of that name may be made.
     read = {os.path.realpath(one) for one in inputs if one is not None and os.path.lexists(one)}
-    for k, path in enumerate(wanted):
-        where = Where(file=[str(one) for one in several if one is not None][k])
-        if path in read or path in wanted[:k]:
+    for k, (path, place) in enumerate(wanted):
+        twice = place in [other for _, other in wanted[:k]]
+        if twice or place in read:
             raise InputError(
-                "is what is read" if path in read else "is written twice",
-                where=where,
+                "is written twice" if twice else "is what is read",
+                where=Where(file=str(path)),
                 remedy="write elsewhere",
             )
-        if os.path.isdir(path):  # noqa: PTH112 - a name that is too long is told when written
-            # Told now, not after what may have taken an hour.
-            raise InputError(
-                "cannot be written: is a directory", where=where, remedy="name a file in it"
-            )
+    for path, _ in wanted if writes else ():
+        require_writable(path)

@@ -14,7 +14,15 @@ import typer
 if TYPE_CHECKING:
     from topocal.measure.places import Place
 
-__all__ = ["group_size", "run_ranks"]
+__all__ = ["group_size", "is_writer", "run_ranks"]
+
+
+def is_writer() -> bool:
+    """Whether this process writes what is measured: alone, or the first of its group."""
+    from topocal.measure.places import place_from_environment
+
+    place = place_from_environment()
+    return place is None or place.rank == 0
 
 
 def group_size(spawn: int | None) -> int:
@@ -23,16 +31,21 @@ def group_size(spawn: int | None) -> int:
     Raises
     ------
     InputError
-        When nothing says so.
+        When nothing says so, or two things do.
     """
     from topocal.measure.places import place_from_environment
     from topocal.topo.errors import InputError
 
+    place = place_from_environment()
     if spawn is not None:
         if spawn < 2:
             raise InputError(f"--spawn {spawn}", remedy="transfers need two processes or more")
+        if place is not None and place.size > 1:
+            raise InputError(
+                f"--spawn {spawn} in each of {place.size} processes that torchrun or srun started",
+                remedy="leave out --spawn, or start one process",
+            )
         return spawn
-    place = place_from_environment()
     if place is None:
         raise InputError(
             "nothing says how many processes measure",

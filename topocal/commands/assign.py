@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topocal.options import (
+    AllowStale,
+    Digest,
+    TransferBackend,
+    TransferGroup,
+    TransferSetting,
+)
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -42,23 +50,11 @@ def assign(
             "--min-split", metavar="SIZE", help="Least size of a part of a region; default: 1MiB."
         ),
     ] = None,
-    group_size: Annotated[
-        int | None, typer.Option("--group-size", help="Processes in the transfer's group.")
-    ] = None,
-    backend: Annotated[
-        str | None, typer.Option("--backend", help="The transfer's backend.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--setting", metavar="NAME=VALUE", help="A variable that the transfer sets."),
-    ] = None,
-    allow_stale: Annotated[
-        bool,
-        typer.Option("--allow-stale", help="Use caps that were calibrated under other conditions."),
-    ] = False,
-    digest: Annotated[
-        str | None, typer.Option("--digest", help="Refuse caps that have another digest.")
-    ] = None,
+    group_size: TransferGroup = None,
+    backend: TransferBackend = None,
+    setting: TransferSetting = None,
+    allow_stale: AllowStale = False,
+    digest: Digest = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Write the parts to this .json or .csv file."),
@@ -77,7 +73,7 @@ def assign(
     """
     from topocal.caps_source import conditions_of, find_caps
     from topocal.console import console, print_json, safe
-    from topocal.outputs import refuse_overwriting
+    from topocal.outputs import check_outputs
     from topocal.progress import progress
     from topocal.solve.policy.assign import assign as assign_requests
     from topocal.solve.policy.document import assignment_to_document, write_assignment
@@ -85,15 +81,13 @@ def assign(
     from topocal.topo.errors import InputError
     from topocal.topo.units import parse_bytes
 
-    if output is not None and output.suffix.lower() not in (".csv", ".json"):
-        raise InputError(f"{output} is neither .csv nor .json", remedy="name it after its format")
     if min_split is not None and not split:
         raise InputError("--whole cuts nothing", remedy="leave out --whole or --min-split")
     min_split = _MIN_SPLIT if min_split is None else min_split
     least = parse_bytes(min_split)
     if least < 1 or least != int(least):
         raise InputError(f"--min-split {min_split} is no whole number of bytes", remedy="give one")
-    refuse_overwriting(output, [model, requests])
+    check_outputs(output, [model, requests], suffixes=(".csv", ".json"))
     under = conditions_of(group_size, backend, setting)
     caps = find_caps(model, digest=digest)
     wanted = read_requests(requests, caps.endpoints)

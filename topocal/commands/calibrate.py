@@ -7,6 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.options import (
+    Backend,
+    Device,
+    MinDuration,
+    RankEndpoints,
+    Resume,
+    Spawn,
+    Timeout,
+    Verify,
+    refuse_idle,
+)
+
 if TYPE_CHECKING:
     from topocal.calibration import Calibration
     from topocal.measure.fabric.shape import Shape
@@ -15,8 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["calibrate"]
 
+_OF_PROCESSES = ("--spawn", "--backend", "--device", "--issue", "--verify", "--min-duration")
+_OF_PROCESSES += ("--timeout", "--resume")
+"""Options of measuring in processes."""
+
 
 def calibrate(
+    context: typer.Context,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the model.")],
     topology: Annotated[
         str | None,
@@ -26,10 +43,7 @@ def calibrate(
         Path | None,
         typer.Option(help="Where to write every timing; default: beside the model."),
     ] = None,
-    spawn: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Start N processes on this host; else torchrun or srun do."),
-    ] = None,
+    spawn: Spawn = None,
     simulate: Annotated[
         str | None,
         typer.Option(
@@ -42,17 +56,9 @@ def calibrate(
     ] = None,
     noise: Annotated[float, typer.Option(help="Of one simulated timing, as a share.")] = 0.01,
     seed: Annotated[int, typer.Option(help="Of the simulated noise.")] = 0,
-    backend: Annotated[
-        str | None,
-        typer.Option(help="gloo, nccl, xccl …; default: by the devices that there are."),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda or xpu, where the backend does not say it.")
-    ] = None,
-    endpoints: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Endpoint of each rank, such as 0,1,nic0."),
-    ] = None,
+    backend: Backend = None,
+    device: Device = None,
+    endpoints: RankEndpoints = None,
     sizes: Annotated[
         str | None,
         typer.Option(metavar="SIZES", help="Bytes of every flow; default: 4KiB,16KiB … 256MiB."),
@@ -64,24 +70,10 @@ def calibrate(
     issue: Annotated[
         str, typer.Option(metavar="HOW", help="How messages are handed over: group or one-by-one.")
     ] = "group",
-    verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Read every payload back and compare.")
-    ] = True,
-    shortest: Annotated[
-        str,
-        typer.Option(
-            "--min-duration", metavar="TIME", help="Short patterns are repeated until so long."
-        ),
-    ] = "5ms",
-    timeout: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="How long a process may be silent before it counts as hung."
-        ),
-    ] = "60s",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where a calibration was cut off.")
-    ] = False,
+    verify: Verify = True,
+    shortest: MinDuration = "5ms",
+    timeout: Timeout = "60s",
+    resume: Resume = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the model as JSON.")] = False,
 ) -> None:
     """Measure, fit, and measure what the fit does not know yet, until nothing is open.
@@ -99,12 +91,26 @@ def calibrate(
     from topocal.calibration import calibrate_in_processes, simulated_machine
     from topocal.fabrics import calibrate_on_fabric, find_shape
     from topocal.machine import find_topology
+    from topocal.measure.journal import journal_path
     from topocal.measure.provenance import ISSUE_MODES
     from topocal.measuring import Progress, measuring_settings
-    from topocal.outputs import refuse_overwriting
+    from topocal.outputs import check_outputs
+    from topocal.processes import is_writer
     from topocal.topo.errors import InputError, one_line
 
-    refuse_overwriting([output, samples or _beside(output)], [topology, fabric, simulate])
+    if fabric is not None:
+        own = ("--spawn", "--simulate", "--backend", "--device")
+        refuse_idle(context, own, "with --fabric, which has processes and a backend of its own")
+    if simulate is not None:
+        refuse_idle(context, _OF_PROCESSES, "with --simulate, which starts no processes")
+    else:
+        refuse_idle(context, ("--noise", "--seed"), "without --simulate")
+    beside = samples or _beside(output)
+    check_outputs(
+        [output, beside, None if simulate else journal_path(beside)],
+        [topology, fabric, simulate],
+        writes=is_writer(),
+    )
     if issue not in ISSUE_MODES:
         raise InputError(
             f"--issue {one_line(issue)}", remedy="a model is of one of group and one-by-one"
@@ -114,11 +120,6 @@ def calibrate(
         raise InputError(
             "no machine" if fabric is None else "a machine and --fabric",
             remedy="name a topology, or an emulated fabric with --fabric",
-        )
-    if fabric is not None and (spawn, simulate, backend, device) != (None,) * 4:
-        raise InputError(
-            "--fabric has processes and a backend of its own",
-            remedy="leave out --spawn, --simulate, --backend and --device",
         )
     shape = None if fabric is None else find_shape(fabric, endpoints=endpoints)
     machine = find_topology(str(topology)) if shape is None else shape.topology
@@ -172,8 +173,6 @@ def _calibration(
 
     if rounds < 1:
         raise InputError(f"--rounds {rounds}", remedy="give one or more")
-    if simulate is not None and spawn is not None:
-        raise InputError("--simulate and --spawn", remedy="give one of them")
     given = None
     if endpoints is not None:
         given = [resolve_endpoint(name, machine.endpoints) for name in endpoints.split(",")]
@@ -195,7 +194,7 @@ def _calibration(
 
 
 def _beside(model: Path) -> Path:
-    return model.with_name(f"{model.stem}.calibration.json")
+    return model.parent / f"{model.stem}.calibration.json"
 
 
 def _finish(step: Step, what: Calibration, as_json: bool) -> None:

@@ -68,10 +68,10 @@ def caps(
 
     from topocal.caps_source import conditions_of, find_caps
     from topocal.console import console, safe
-    from topocal.outputs import refuse_overwriting
+    from topocal.outputs import check_outputs
     from topocal.solve.caps_document import caps_digest, encode_caps, write_caps
 
-    refuse_overwriting(output, [model])
+    check_outputs(output, [model])
     measured = conditions_of(group_size, backend, setting)
     found = find_caps(model, endpoints=endpoint, measured=measured, digest=digest)
     if output is not None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.options import AsJson
+
 if TYPE_CHECKING:
     from topocal.live_demo import Live
     from topocal.published import Comparison, Story
@@ -19,7 +21,7 @@ def demo(
         bool,
         typer.Option("--live", help="Also calibrate an emulated fabric with real messages."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit a published 8-card machine and predict the fans that were kept from the fit.
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.options import AsJson
+
 if TYPE_CHECKING:
     from topocal.solve.drift import Drift, Drifted
 
@@ -23,7 +25,7 @@ def diff(
         float,
         typer.Option("--at-least", metavar="PERCENT", help="Smaller changes do not count."),
     ] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what drifted between two models beyond its interval; exit status 1 if anything did.
 

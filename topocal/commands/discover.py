@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from topocal.options import AsJson
+
 __all__ = ["discover"]
 
 
@@ -21,7 +23,7 @@ def discover(
             metavar="DIRECTORY", help="A copy of another machine's /sys, instead of this one's."
         ),
     ] = Path("/sys"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Describe this machine: GPUs, NICs, PCIe switches, sockets and memory.
 
@@ -33,11 +35,13 @@ def discover(
         topocal discover --sysfs copied/sys --json
     """
     from topocal.console import console, print_json
+    from topocal.outputs import check_outputs
     from topocal.topo.discover import discover as discover_machine
     from topocal.topo.errors import printable
     from topocal.topo.io import topology_to_document, write_topology
     from topocal.topo.resource import NodeKind
 
+    check_outputs(output)
     topology = discover_machine(sysfs)
     if output is not None:
         write_topology(topology, output)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.options import AsJson, TopologyOption, refuse_idle
 from topocal.pattern_options import BothWays, FanIn, FanOut, FlowOption, Notation, Size
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _FIT_S = 2.0
 
 
 def explain(
+    context: typer.Context,
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -29,10 +31,7 @@ def explain(
             "content."
         ),
     ],
-    topology: Annotated[
-        str | None,
-        typer.Option("-t", "--topology", help="topology.json, or a reference machine such as b70."),
-    ] = None,
+    topology: TopologyOption = None,
     fan_in: FanIn = None,
     fan_out: FanOut = None,
     flow: FlowOption = None,
@@ -49,7 +48,7 @@ def explain(
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write the answer and a picture to one file."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say why a machine, or one pattern on it, is as slow as it is.
 
@@ -66,6 +65,7 @@ def explain(
 
     from topocal.console import console, safe
     from topocal.explaining import sort_inputs
+    from topocal.outputs import check_outputs
     from topocal.pattern_options import patterns_from
     from topocal.progress import progress
     from topocal.solve.explain import explain as explain_machine
@@ -76,8 +76,11 @@ def explain(
     limit_s = parse_seconds(time_limit)
     fitted = _model(files, topology)
     of_pattern = bool(fan_in or fan_out or flow or both_ways or pattern)
-    if html is not None:
-        _check_page(html, files, of_pattern or fitted is not None)
+    if of_pattern or fitted is not None:
+        _refuse_of_machine(context, html is not None)
+    if not of_pattern:
+        refuse_idle(context, ("--size", "--faster"), "without a pattern")
+    check_outputs(html, [*files, topology])
     if fitted is None:
         inputs = sort_inputs(files, topology)
         measurements, machine = inputs.measurements, inputs.machine
@@ -111,25 +114,22 @@ def explain(
     _tell_patterns(fitted, [speed_up(fitted, p, faster) for p in wanted], size_bytes, as_json)
 
 
-def _check_page(html: Path, files: list[Path], is_pattern: bool) -> None:
-    """A page is of a machine, from measurements, and takes the place of none of them.
+def _refuse_of_machine(context: typer.Context, has_page: bool) -> None:
+    """Options of a machine that is explained from its measurements are for no pattern or model.
 
     Raises
     ------
     InputError
-        When it would not be.
+        When one is given.
     """
-    from topocal.topo.errors import InputError, Where
+    from topocal.topo.errors import InputError
 
-    if is_pattern:
+    if has_page:
         raise InputError(
             "--html shows a machine, from its measurements",
             remedy="give measurements and no pattern, or use topocal report on the model",
         )
-    if any(html.resolve() == f.resolve() for f in files):
-        raise InputError(
-            "is one of the inputs", where=Where(file=str(html)), remedy="write elsewhere"
-        )
+    refuse_idle(context, ("--time-limit",), "for a pattern or a model")
 
 
 def _draw(found: Explanation, measurements: Measurements, html: Path) -> None:

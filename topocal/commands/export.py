@@ -53,11 +53,11 @@ def export(
     from topocal.console import console, print_json, safe
     from topocal.exporting import export as write
     from topocal.exporting import find_source
-    from topocal.outputs import refuse_overwriting
+    from topocal.outputs import check_outputs
     from topocal.topo.errors import printable
     from topocal.topo.files import write_atomically
 
-    refuse_overwriting(output, [model])
+    check_outputs(output, [model])
     source = find_source(model)
     made = write(
         source, format, endpoints=None if endpoints is None else endpoints.split(","), host=host

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.options import refuse_idle
+
 if TYPE_CHECKING:
     from topocal.measure.fabric.shape import Shape
 
@@ -17,6 +19,7 @@ _SIGNALLED = 128
 
 
 def fabric(
+    context: typer.Context,
     command: Annotated[
         list[str] | None,
         typer.Argument(help="After --: what runs once per endpoint.", metavar="COMMAND"),
@@ -69,9 +72,17 @@ def fabric(
     """
     from topocal.console import console, print_json
     from topocal.fabrics import find_shape, with_faults
-    from topocal.outputs import refuse_overwriting
+    from topocal.outputs import check_outputs
+    from topocal.topo.errors import InputError
 
-    refuse_overwriting(output, [like])
+    if not command:
+        refuse_idle(context, ("--first",), "without a command")
+    elif as_json:
+        raise InputError(
+            "--json and a command, which prints what it likes",
+            remedy="ask for the capacities alone: they are the same for the same options",
+        )
+    check_outputs(output, [like])
     shape = find_shape(like, endpoints=endpoints, scale=scale, seed=seed)
     shape = with_faults(
         shape, slow=slow or (), half_duplex=half_duplex or (), ingress=ingress or ()

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from topocal.options import TopologyOption
+
 __all__ = ["fit"]
 
 
@@ -15,10 +17,7 @@ def fit(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write the model.")
     ] = None,
-    topology: Annotated[
-        str | None,
-        typer.Option("-t", "--topology", help="topology.json, or a reference machine such as b70."),
-    ] = None,
+    topology: TopologyOption = None,
     certify: Annotated[
         str | None,
         typer.Option(
@@ -38,7 +37,7 @@ def fit(
     from topocal.console import console, print_json, safe
     from topocal.machine import find_topology
     from topocal.measure.load import load
-    from topocal.outputs import refuse_overwriting
+    from topocal.outputs import check_outputs
     from topocal.progress import progress
     from topocal.solve.fit import fit as fit_model
     from topocal.solve.model import model_to_document, write_model
@@ -46,7 +45,7 @@ def fit(
     from topocal.topo.units import parse_seconds
 
     certify_s = None if certify is None else parse_seconds(certify)
-    refuse_overwriting(output, [*files, topology])
+    check_outputs(output, [*files, topology])
     machine = find_topology(topology) if topology else None
     measured = load(files)
     with progress(f"fitting {len(measured.samples)} samples", expected_s=certify_s):

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from topocal.options import AsJson
+
 __all__ = ["gather"]
 
 
@@ -21,7 +23,7 @@ def gather(
             metavar="DIRECTORY", help="A copy of another machine's /sys, instead of this one's."
         ),
     ] = Path("/sys"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Capture this machine for somebody else to look at.
 
@@ -36,9 +38,11 @@ def gather(
         topocal read host.tar.gz -o topology.json
     """
     from topocal.console import console, print_json
+    from topocal.outputs import check_outputs
     from topocal.topo.errors import printable
     from topocal.topo.gather import gather as gather_machine
 
+    check_outputs(output)
     captured = gather_machine(output, sysfs=sysfs)
     if as_json:
         print_json(

@@ -8,6 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.options import (
+    Backend,
+    Device,
+    MinDuration,
+    RankEndpoints,
+    Resume,
+    Spawn,
+    Timeout,
+    Verify,
+)
+
 if TYPE_CHECKING:
     from topocal.measure.coordinator import Coordinator
     from topocal.measure.distributed import Session
@@ -22,21 +33,10 @@ def measure(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where to write the timings: calibration.json.")
     ],
-    spawn: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Start N processes on this host; else torchrun or srun do."),
-    ] = None,
-    backend: Annotated[
-        str | None,
-        typer.Option(help="gloo, nccl, xccl …; default: by the devices that there are."),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda or xpu, where the backend does not say it.")
-    ] = None,
-    endpoints: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Endpoint of each rank, such as 0,1,nic0."),
-    ] = None,
+    spawn: Spawn = None,
+    backend: Backend = None,
+    device: Device = None,
+    endpoints: RankEndpoints = None,
     topology: Annotated[
         str | None,
         typer.Option("-t", "--topology", help="The machine: refuses a plan for another one."),
@@ -47,24 +47,10 @@ def measure(
             metavar="HOW", help="How messages are handed over: group, one-by-one, or both."
         ),
     ] = "group",
-    verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Read every payload back and compare.")
-    ] = True,
-    shortest: Annotated[
-        str,
-        typer.Option(
-            "--min-duration", metavar="TIME", help="Short patterns are repeated until so long."
-        ),
-    ] = "5ms",
-    timeout: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="How long a process may be silent before it counts as hung."
-        ),
-    ] = "60s",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where a measurement was cut off.")
-    ] = False,
+    verify: Verify = True,
+    shortest: MinDuration = "5ms",
+    timeout: Timeout = "60s",
+    resume: Resume = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,
 ) -> None:
     """Time every pattern of a plan, with real messages between real processes.
@@ -83,10 +69,10 @@ def measure(
     from topocal.measure.journal import journal_path
     from topocal.measure.plan import plan_to_document, read_plan
     from topocal.measuring import Progress, explained, measuring_settings, whoever_listens
-    from topocal.outputs import refuse_overwriting
-    from topocal.processes import group_size, run_ranks
+    from topocal.outputs import check_outputs
+    from topocal.processes import group_size, is_writer, run_ranks
 
-    refuse_overwriting(output, [plan, topology])
+    check_outputs([output, journal_path(output)], [plan, topology], writes=is_writer())
     what = read_plan(plan)
     machine_hosts = {} if topology is None else _hosts(what, topology, plan)
     count = group_size(spawn)

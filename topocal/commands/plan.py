@@ -57,7 +57,7 @@ def plan(
         typer.Option("--exhaustive", help="Plan what a sweep would do, for comparison."),
     ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Print every resource, however many.")
+        bool, typer.Option("--all", help="Print every resource, however many; --json always does.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
@@ -76,11 +76,11 @@ def plan(
     from topocal.measure.design import design
     from topocal.measure.exhaustive import exhaustive
     from topocal.measure.plan import DEFAULT_SIZES_BYTES, plan_to_document, write_plan
-    from topocal.outputs import refuse_overwriting
+    from topocal.outputs import check_outputs
     from topocal.progress import progress
     from topocal.topo.units import parse_seconds
 
-    refuse_overwriting(output, [topology])
+    check_outputs(output, [topology])
     machine = find_topology(topology)
     who = None if endpoints is None else _endpoints(endpoints, machine)
     sizes_bytes = DEFAULT_SIZES_BYTES if sizes is None else _sizes(sizes)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from topocal.options import AsJson
 from topocal.pattern_options import BothWays, FanIn, FanOut, FlowOption, Notation, Size
 
 __all__ = ["predict"]
@@ -20,7 +21,7 @@ def predict(
     both_ways: BothWays = None,
     pattern: Notation = None,
     size: Size = "256MiB",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict how long a pattern takes, which resource says so, and how sure that is.
 

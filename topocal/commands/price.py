@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.options import (
+    AllowStale,
+    AsJson,
+    Digest,
+    TransferBackend,
+    TransferGroup,
+    TransferSetting,
+)
+
 if TYPE_CHECKING:
     from topocal.solve.caps import Caps
     from topocal.solve.conditions import Conditions
@@ -33,27 +42,15 @@ def price(
         int | None,
         typer.Option("--element-size", help="Bytes of an element, for plans in elements."),
     ] = None,
-    group_size: Annotated[
-        int | None, typer.Option("--group-size", help="Processes in the transfer's group.")
-    ] = None,
-    backend: Annotated[
-        str | None, typer.Option("--backend", help="The transfer's backend.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--setting", metavar="NAME=VALUE", help="A variable that the transfer sets."),
-    ] = None,
-    allow_stale: Annotated[
-        bool,
-        typer.Option("--allow-stale", help="Use caps that were calibrated under other conditions."),
-    ] = False,
-    digest: Annotated[
-        str | None, typer.Option("--digest", help="Refuse caps that have another digest.")
-    ] = None,
+    group_size: TransferGroup = None,
+    backend: TransferBackend = None,
+    setting: TransferSetting = None,
+    allow_stale: AllowStale = False,
+    digest: Digest = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the result as JSON to this file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Price transfers that start together: seconds, and the resource that says so.
 
@@ -67,7 +64,7 @@ def price(
     """
     from topocal.caps_source import conditions_of, find_caps
     from topocal.console import console, print_json, safe
-    from topocal.outputs import refuse_overwriting
+    from topocal.outputs import check_outputs
     from topocal.solve.caps_document import caps_digest
     from topocal.solve.transfer_files import read_transfers
     from topocal.solve.transfers import Totals
@@ -76,7 +73,7 @@ def price(
 
     if element_size is not None and not 0 < element_size <= 64:
         raise InputError(f"an element of {element_size} bytes", remedy="give 1, 2, 4 or 8")
-    refuse_overwriting(output, [caps, transfers])
+    check_outputs(output, [caps, transfers])
     under = conditions_of(group_size, backend, setting)
     known = find_caps(caps, digest=digest)
     given = read_transfers(transfers, known.endpoints, element_size=element_size)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.options import AsJson
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -45,7 +47,7 @@ def read(
         Path | None,
         typer.Option("-o", "--output", help="Where to write topology.json."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Read what other tools print about a machine.
 
@@ -61,12 +63,14 @@ def read(
     docs/topology.md lists what can be read.
     """
     from topocal.console import print_json
+    from topocal.outputs import check_outputs
     from topocal.topo.io import write_topology
     from topocal.topo.merge import merge
 
     _refuse_repeats(files)
     if output is not None:
         _refuse_to_overwrite(files, output)
+    check_outputs(output)
     topologies = [_read_one(path, kind) for path in files]
     merged = merge(topologies, [_called(path) for path in files])
     if output is not None:

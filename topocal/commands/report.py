@@ -38,7 +38,7 @@ def report(
     """
     from topocal.console import console, print_json, safe
     from topocal.measure.load import load
-    from topocal.outputs import refuse_overwriting
+    from topocal.outputs import check_outputs
     from topocal.report.page import build_report, render_report
     from topocal.solve.model import read_model
     from topocal.topo.errors import InputError
@@ -46,7 +46,7 @@ def report(
 
     if output is None and not as_json:
         raise InputError("nowhere to write", remedy="give -o report.html")
-    refuse_overwriting(output, [model, *(measurements or ())])
+    check_outputs(output, [model, *(measurements or ())])
     fitted = read_model(model)
     found = build_report(fitted, load(measurements) if measurements else None)
     size = 0

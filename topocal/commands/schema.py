@@ -34,10 +34,12 @@ def schema(
     topocal schema
     """
     from topocal.console import console, print_json, safe
+    from topocal.outputs import check_outputs
     from topocal.schemas.generate import NAMES, encode_schema, schema_of
     from topocal.topo.errors import InputError
     from topocal.topo.files import write_atomically
 
+    check_outputs(output)
     if name is None:
         if output is not None:
             raise InputError("no schema is named", remedy=f"give one of {', '.join(NAMES)}")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.options import AsJson, refuse_idle
+
 if TYPE_CHECKING:
     from rich.tree import Tree
 
@@ -26,6 +28,7 @@ _MOST_ACCELERATORS = 1_100
 
 
 def show(
+    context: typer.Context,
     topology: Annotated[
         str | None,
         typer.Argument(
@@ -40,7 +43,7 @@ def show(
     nominal: Annotated[
         bool, typer.Option("--nominal", help="Print every nominal constant and its source.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a machine: its tree, its resources, and who shares what.
 
@@ -53,6 +56,10 @@ def show(
     topocal show --nominal
     """
     if nominal:
+        refuse_idle(context, ("TOPOLOGY", "--svg"), "with --nominal")
+    elif topology is None:
+        refuse_idle(context, ("--svg",), "without a topology")
+    if nominal:
         _nominal(as_json=as_json)
     elif topology is None:
         _machines(as_json=as_json)
@@ -63,12 +70,12 @@ def show(
 def _one(name: str, svg: Path | None, *, as_json: bool) -> None:
     from topocal.console import print_json
     from topocal.machine import find_topology
-    from topocal.outputs import refuse_overwriting
+    from topocal.outputs import check_outputs
     from topocal.topo.files import write_atomically
     from topocal.topo.render.outline import outline
     from topocal.topo.render.sharing import shared_resources
 
-    refuse_overwriting(svg, [name])
+    check_outputs(svg, [name])
     machine = find_topology(name)
     parts = outline(machine)
     few = len(machine.accelerators) <= _MOST_ACCELERATORS

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.options import AsJson
+
 if TYPE_CHECKING:
     from topocal.simulation import Outcome
     from topocal.topo.flow import Pattern
@@ -80,7 +82,7 @@ def simulate(
         Path | None,
         typer.Option("--html", metavar="FILE", help="The drawing with a table, as a page."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Simulate flows with sizes and starts of one's own.
 
@@ -94,14 +96,12 @@ def simulate(
     topocal simulate topology.json flows.json --remove 'switch0<->socket0' -o finishes.csv
     """
     from topocal.case import find_case
-    from topocal.outputs import refuse_overwriting
+    from topocal.outputs import check_outputs
     from topocal.topo.errors import InputError
     from topocal.topo.flow_files import read_flows
     from topocal.topo.units import parse_rate, parse_seconds
 
-    if output is not None and output.suffix.lower() not in (".csv", ".json"):
-        raise InputError(f"{output} is neither .csv nor .json", remedy="name it after its format")
-    refuse_overwriting((output, svg, html), (model, flows))
+    check_outputs((output, svg, html), (model, flows), suffixes=(".csv", ".json"))
     alpha_s = parse_seconds(alpha)
     found = find_case(model, default_Bps=None if default is None else parse_rate(default))
     base, changes, changed = _change(found.case, settings, remove, add_link, route)

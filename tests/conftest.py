@@ -1,0 +1,77 @@
+"""What tests of the command line have in common: running it, and files to run it on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+
+class Ran(NamedTuple):
+    """What came of a command."""
+
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+PAIRS = "source,destination,bandwidth_GBps\n0,1,25\n1,0,25\n0,2,24\n2,0,24\n1,2,12\n2,1,12\n"
+FANS = "direction,root,peers,throughput_GBps\nin,0,1 2,25\n"
+FLOWS = "source,destination,size\n0,1,64MiB\n2,1,64MiB\n"
+WANTED = "parameter,target,holders,shape,element_bytes\nq,1,0 2,4096 4096,2\n"
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Run:
+    """Runs the command in a folder of its own, which is the current one."""
+    from topocal.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def call(*arguments: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["topocal", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out, err = capsys.readouterr()
+        return Ran(int(stopped.value.code or 0), out, err)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A model of three cards, its caps, topology and plan, and tables to use them with."""
+    from topocal.measure.design import design
+    from topocal.measure.load import load
+    from topocal.measure.plan import write_plan
+    from topocal.solve.caps import caps_of
+    from topocal.solve.caps_document import write_caps
+    from topocal.solve.fit import fit
+    from topocal.solve.model import write_model
+    from topocal.topo.io import write_topology
+
+    folder = tmp_path_factory.mktemp("made")
+    for name, text in {"pairs": PAIRS, "fans": FANS, "flows": FLOWS, "wanted": WANTED}.items():
+        (folder / f"{name}.csv").write_text(text)
+    model = fit(load([folder / "pairs.csv", folder / "fans.csv"]), None)
+    write_model(model, folder / "model.json")
+    write_caps(caps_of(model), folder / "caps.json")
+    write_topology(model.topology, folder / "topology.json")
+    write_plan(design(model.topology, sizes_bytes=[4096.0]), folder / "plan.json")
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def run(command: Run, made: dict[str, bytes]) -> Run:
+    """Runs the command in a folder with all of these files."""
+    for name, content in made.items():
+        Path(name).write_bytes(content)
+    return command
