@@ -21,7 +21,7 @@ from topocal.measure.provenance import check_provenance
 from topocal.solve.fading import Fading
 from topocal.solve.status import Status
 from topocal.topo.capacities import Capacities
-from topocal.topo.errors import FormatError, InputError, Where, one_line
+from topocal.topo.errors import FormatError, InputError, NoRouteError, Where, one_line
 from topocal.topo.incidence import incidence
 from topocal.topo.io import (
     decode_document,
@@ -31,7 +31,7 @@ from topocal.topo.io import (
     topology_to_document,
     write_atomically,
 )
-from topocal.topo.resource import Sharing
+from topocal.topo.resource import PathClass, Sharing
 from topocal.topo.topology import Topology
 
 if TYPE_CHECKING:
@@ -230,9 +230,18 @@ class Model:
 
     @cached_property
     def crowd(self) -> Mapping[str, int]:
-        """How many ordered pairs of accelerators load each resource."""
+        """How many ordered pairs of accelerators load each resource; of pairs that something
+        connects."""
         ends = self.topology.accelerators or self.topology.endpoints
-        lines = incidence(self.topology, [(a, b) for a in ends for b in ends if a != b])
+        pairs = [(a, b) for a in ends for b in ends if a != b]
+        try:
+            lines = incidence(self.topology, pairs)
+        except NoRouteError:
+            routes = self.topology.routes(tuple(ends))
+            pairs = [(a, b) for a, b, code in routes.classes() if code is not PathClass.DIS]
+            if not pairs:
+                return {}
+            lines = incidence(self.topology, pairs)
         counts = np.bincount(lines.matrix.indices, minlength=len(lines.resources))
         return {name: int(n) for name, n in zip(lines.resources, counts, strict=True)}
 

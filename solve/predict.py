@@ -228,6 +228,8 @@ def _merge_series(model: Model, tied: list[Binding], busy: Occupancy) -> list[Bi
         found.setdefault(key, []).append(binding)
     merged = []
     for members in found.values():
-        first, *others = sorted(members, key=lambda b: (-model.crowd[b.resource], b.resource))
+        first, *others = sorted(
+            members, key=lambda b: (-model.crowd.get(b.resource, 0), b.resource)
+        )
         merged.append(replace(first, in_series=tuple(b.resource for b in others)))
     return merged

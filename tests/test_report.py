@@ -317,6 +317,10 @@ def test_nodes_that_nothing_connects_have_no_prediction() -> None:
     assert np.isfinite(predicted).sum() == 4
     assert np.isnan(predicted[0, 2])
     assert found.figures.several == ()
+    # What is connected is predicted none the less.
+    (prediction,) = predict(model, [peer("gpu0", "gpu1", SIZE)])
+    assert prediction.throughput_Bps == pytest.approx(1e11)
+    assert (found.glance.limits, found.glance.steps) == ((), ())
     page = render_report(found)
     assert "Measured, GB/s" not in page
     assert '"routes":[[null,[' in page

@@ -624,6 +624,26 @@ for (const card of document.querySelectorAll('svg.card')) {
     }
   }
 }
+const within = '#glance, .findings, #calculator, header, .key, .facts';
+const written = [...document.querySelectorAll(within)].flatMap((part) =>
+  [...part.querySelectorAll('*')].flatMap((e) => [...e.childNodes])
+    .filter((n) => n.nodeType === 3 && n.textContent.trim()
+      && !n.parentElement.closest('details:not([open]), option, svg')));
+const lines = written.flatMap((n) => {
+  const range = document.createRange();
+  range.selectNodeContents(n);
+  return [...range.getClientRects()].map((r) => [n, r]);
+}).filter(([, r]) => r.width > 0 && r.right > 0);
+lines.forEach(([n, a], i) => {
+  for (let j = i + 1; j < lines.length; j += 1) {
+    const [m, b] = lines[j];
+    const dx = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+    const dy = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    if (m !== n && dx > 1 && dy > 4) {
+      found.push(['over each other', n.textContent, m.textContent]);
+    }
+  }
+});
 for (const head of document.querySelectorAll('.plain tbody th')) {
   if (head.clientWidth && head.clientWidth < 90) { found.push(['squeezed', head.textContent]); }
 }
@@ -651,6 +671,25 @@ def test_nothing_overlaps_or_is_cut(
         assert browser.run(OVERLAPS) == []
         wide = browser.run("return document.documentElement.scrollWidth") - width
         assert wide <= 0
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_first_screen_has_the_answer(
+    name: str, browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages[name], width=1280)
+    heads = "return [...document.querySelectorAll('#glance h2')].map((h) => h.textContent)"
+    assert browser.run(heads) == ["What limits it", "How sure that is", "What to do next"]
+    # On a screen of 1280 by 900 it stands there whole, below the name of the machine.
+    below = "return document.getElementById('glance').getBoundingClientRect().bottom"
+    assert browser.run(below) <= 900
+    # Each of its parts says something, and leads to where the rest stands.
+    empty = """return [...document.querySelectorAll('#glance > div')].filter((d) =>
+      !d.querySelector('li, dl, p:not(.more)') || !d.querySelector('.more a')).length"""
+    assert browser.run(empty) == 0
+    lost = """return [...document.querySelectorAll('a[href^="#"]')]
+      .filter((a) => !document.querySelector(a.getAttribute('href'))).length"""
+    assert browser.run(lost) == 0
 
 
 @pytest.mark.heavy
@@ -754,6 +793,10 @@ def test_on_paper(browser: Browser, pages: dict[str, Path]) -> None:
         )
         hidden = "return getComputedStyle(document.getElementById('calculator')).display"
         assert browser.run(hidden) == "none"
+        # What the calculator has lit up on the screen is not on paper, which lacks its form.
+        lit = """const c = document.querySelector('.cell.binds .mark');
+          return getComputedStyle(c).display"""
+        assert browser.run(lit) == "none"
         printed = browser.devtools("Page.printToPDF", printBackground=True)
         assert len(printed["data"]) > 10_000
     finally:

@@ -7,10 +7,21 @@ fonts, so that what does not overlap here does not overlap on screen.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-__all__ = ["Box", "Curve", "Drawing", "Line", "Text", "each_way", "shorten", "text_width"]
+__all__ = [
+    "Box",
+    "Curve",
+    "Drawing",
+    "Line",
+    "Text",
+    "each_way",
+    "shorten",
+    "shorten_apart",
+    "text_width",
+]
 
 FONT: Final = 12.0
 """Size of ordinary text."""
@@ -36,6 +47,29 @@ def shorten(text: str, longest: int = 40) -> str:
         return flat
     head = longest // 2
     return f"{flat[:head]}…{flat[len(flat) - (longest - head - 1) :]}"
+
+
+def shorten_apart(texts: Sequence[str], longest: int = 40) -> list[str]:
+    """As :func:`shorten`, but so that texts which differ still do: in place of their middle,
+    what they begin with in common is cut.
+
+    >>> shorten_apart(["accelerator-0-of-the-first-row", "accelerator-1-of-the-first-row"], 14)
+    ['acce…0-of-the…', 'acce…1-of-the…']
+    """
+    cut = [shorten(text, longest) for text in texts]
+    if len(set(cut)) == len(set(texts)):
+        return cut
+    first, last = min(texts), max(texts)
+    alike = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
+    common = first[:alike].rstrip("0123456789")
+    head = common[: longest // 3]
+    if len(head) + 1 >= len(common):
+        return cut
+    found = []
+    for text in texts:
+        apart = f"{head}…{text[len(common) :]}"
+        found.append(shorten(apart[: longest - 1] + "…" * (len(apart) >= longest), longest))
+    return found if len(set(found)) > len(set(cut)) else cut
 
 
 def each_way(text: str, count: int) -> str:

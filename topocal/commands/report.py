@@ -83,6 +83,11 @@ def _document(found: Report, output: Path | None, size: int) -> dict[str, Any]:
     return {
         "report": None if output is None else str(output),
         "size_bytes": size,
+        "limits": [
+            {"name": one.name, "passes": one.passes, "figures": one.count}
+            for one in found.glance.limits
+        ],
+        "next_steps": [{"do": one.what, "why": one.why} for one in found.glance.steps],
         "pairs": rows,
         "patterns": [
             {

@@ -17,7 +17,7 @@ from topocal.report.families import Families, Folded
 from topocal.report.ring import MOST_ON_A_RING, RING_HEIGHT, Ring, draw_ring
 from topocal.report.rules import Part, Rules
 from topocal.topo.naming import natural_key
-from topocal.topo.render.drawing import FONT, SMALL, shorten, text_width
+from topocal.topo.render.drawing import FONT, SMALL, shorten, shorten_apart, text_width
 from topocal.topo.render.network_panel import tiers_of
 from topocal.topo.render.outline import Branch, Connection, Machine, Outline
 from topocal.topo.render.sharing import list_names
@@ -177,7 +177,8 @@ class _Page:
         hubs = [e for e in ends if self._kind(e) is NodeKind.NVSWITCH]
         cards = [e for e in ends if e not in hubs]
         if not hubs and len(cards) <= MOST_ON_A_RING:
-            names = {e: shorten(self._own(machine, e), 12) for e in cards}
+            own = shorten_apart([self._own(machine, e) for e in cards], 12)
+            names = dict(zip(cards, own, strict=True))
             ring = draw_ring(machine.peers, names, self._cells)
             yield Card(
                 title="GPU fabric",
@@ -197,10 +198,11 @@ class _Page:
             text = self._own(machine, hubs[0]) if len(hubs) == 1 else f"{len(hubs)} fabric switches"
             rows.append(_node_row(0, text, str(NodeKind.NVSWITCH), hubs[0]))
         far = hubs or ends
+        shown = self._names(machine, cards, 1)
         for card in cards:
             up = self._cells.among((card, other) for other in far)
             down = self._cells.among((other, card) for other in far)
-            row = _node_row(1, self._own(machine, card), str(self._kind(card)), card)
+            row = _node_row(1, shown[card], str(self._kind(card)), card)
             rows.append(replace(row, up=up, down=down))
         yield _card("GPU fabric", self._some(rows), where, heads=("↑ out", "↓ in"))
 
@@ -222,12 +224,23 @@ class _Page:
 
     def _tree(self, machine: Machine, root: Branch, where: str) -> Card:
         """The tree below a socket, top down."""
-        rows: list[Row] = []
+        order: list[tuple[Branch, str | None, int]] = []
         stack: list[tuple[Branch, str | None, int]] = [(root, None, 0)]
+        alike: dict[int, list[str]] = defaultdict(list)
         while stack:
             branch, parent, level = stack.pop()
+            order.append((branch, parent, level))
+            alike[level].append(branch.node)
+            stack += [(child, branch.node, level + 1) for child in reversed(branch.children)]
+        shown: dict[str, str] = {}
+        for level, nodes in alike.items():
+            for kind in {self._kind(node) for node in nodes}:
+                same = [node for node in nodes if self._kind(node) is kind]
+                shown |= self._names(machine, same, level)
+        rows: list[Row] = []
+        for branch, parent, level in order:
             node = branch.node
-            row = _node_row(level, self._own(machine, node), str(branch.kind), node)
+            row = _node_row(level, shown[node], str(branch.kind), node)
             if parent is not None:
                 row = replace(
                     row,
@@ -236,7 +249,6 @@ class _Page:
                 )
             rows.append(row)
             rows += self._lines(node, level)
-            stack += [(child, node, level + 1) for child in reversed(branch.children)]
         kind = "Group" if root.kind is NodeKind.GROUP else "Tree"
         title = f"{kind} of {shorten(self._own(machine, root.node), 14)}"
         return _card(title, self._some(rows), where)
@@ -340,6 +352,11 @@ class _Page:
         self.left_out.append(f"A card of the drawing leaves out {left} rows.")
         return [*rows[:_MOST_ROWS], Row(y=0, x=_LEFT, text=f"and {left} rows more")]
 
+    def _names(self, machine: Machine, nodes: list[str], level: int) -> dict[str, str]:
+        """Nodes' names as they fit at a level, such that they can be told apart."""
+        own = [self._own(machine, node) for node in nodes]
+        return dict(zip(nodes, shorten_apart(own, _room(_indent(level) + 18, FONT)), strict=True))
+
     def _own(self, machine: Machine, node: str) -> str:
         """A node's name without the machine's."""
         return node.removeprefix(machine.name + "/") if machine.name else node
@@ -369,7 +386,12 @@ def _indent(level: int) -> float:
 
 def _fit(text: str, x: float, end: float, size: float) -> str:
     """A text cut to the room between ``x`` and ``end``."""
-    return shorten(text, max(6, int((end - x) / text_width("n", size))))
+    return shorten(text, _room(x, size, end))
+
+
+def _room(x: float, size: float, end: float = _NAMES_END) -> int:
+    """Characters that fit between ``x`` and ``end``."""
+    return max(6, int((end - x) / text_width("n", size)))
 
 
 def _node_row(level: int, text: str, kind: str, node: str) -> Row:

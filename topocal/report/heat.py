@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from topocal.report.figures import Pairs
 from topocal.report.words import Unit
-from topocal.topo.render.drawing import shorten
+from topocal.topo.render.drawing import shorten, shorten_apart
 
 __all__ = ["SHADES", "Heat", "HeatCell", "Heats", "heat_maps"]
 
@@ -129,7 +129,7 @@ def _heads(endpoints: tuple[str, ...]) -> tuple[list[str], list[tuple[str, int]]
         own = [name[3:] for name in own]
     # A host's name has the room of its endpoints.
     hosts = [(shorten(host, max(6, 4 * n)), n) for host, n in hosts]
-    return [shorten(name, 12) for name in own], hosts if grouped else []
+    return shorten_apart(own, 12), hosts if grouped else []
 
 
 def _rates(

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -28,20 +28,20 @@ from topocal.report.cells import Cells
 from topocal.report.contents import contents, provenance
 from topocal.report.families import fold
 from topocal.report.figures import Figures, Several, find_figures
+from topocal.report.glance import Glance, glance, short_name
 from topocal.report.heat import Heats, heat_maps
 from topocal.report.rules import find_rules
-from topocal.report.words import STATUS_WORDS, Unit, unit_for, with_arrows
+from topocal.report.words import STATUS_WORDS, Unit, kept_together, unit_for, with_arrows
 from topocal.solve.status import Status
 from topocal.topo.errors import printable
 from topocal.topo.render.outline import outline
-from topocal.topo.render.sharing import list_names
 from topocal.topo.render.svg import count_kinds
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
     from topocal.measure.samples import Measurements
-    from topocal.solve.evidence import Finding
+    from topocal.solve.evidence import Finding, Shown
     from topocal.solve.minimum import Minimum
     from topocal.solve.model import Model
 
@@ -49,6 +49,10 @@ __all__ = ["Report", "build_report", "render_report"]
 
 _FINDINGS: Final = 8
 """Findings that are shown at once; the others unfold."""
+_OF_ONE_KIND: Final = 3
+"""Of one kind, so many are shown at once."""
+_FEW: Final = 2
+"""A text that names so many figures gives their rates, too."""
 _WORST: Final = 24
 """Patterns that are shown at once; the others unfold."""
 _MOST_UNFOLDED: Final = 400
@@ -88,6 +92,8 @@ class Report:
         In which the page gives rates.
     figures
         Measured beside predicted.
+    glance
+        What the first screen answers.
     findings, fewest
         The answer: what the figures say, and the fewest resources that reproduce them
         (``None`` where that was not asked).
@@ -102,6 +108,7 @@ class Report:
     model: Model
     unit: Unit
     figures: Figures
+    glance: Glance
     findings: tuple[Finding, ...]
     fewest: Minimum | None
     cards: tuple[Card, ...]
@@ -149,11 +156,14 @@ def build_report(
     rules = find_rules(model, families, cells)
     cards, not_drawn = draw_cards(model.topology, parts, families, cells, rules)
     rows, not_listed = capacity_rows(model, families, unit)
+    if findings is None:
+        findings = findings_of(model, figures.measured)
     return Report(
         model=model,
         unit=unit,
         figures=figures,
-        findings=findings_of(model, figures.measured) if findings is None else findings,
+        glance=glance(model, figures, findings, unit),
+        findings=findings,
         fewest=fewest,
         cards=tuple(cards),
         heats=heat_maps(figures.pairs, unit),
@@ -175,15 +185,18 @@ def render_report(report: Report) -> str:
     several = [_several_row(s, report.unit) for s in report.several]
     found = sorted(Status, key=list(Status).index)
     counts = {s: sum(r.status is s for r in model.resources.values()) for s in found}
+    findings, more_findings = _split_findings(report.findings)
     return environment.get_template("report.html.j2").render(
         report=report,
         model=model,
         title=model.topology.name or "machine",
         counts=count_kinds(model.topology),
         unit=report.unit.name,
-        tiles=_tiles(report),
-        findings=report.findings[:_FINDINGS],
-        more_findings=report.findings[_FINDINGS:],
+        glance=report.glance,
+        sure=report.glance.certainty,
+        total=len(model.resources),
+        findings=findings,
+        more_findings=more_findings,
         several=several[:_WORST],
         unfolded=several[_WORST:_MOST_UNFOLDED],
         not_unfolded=max(0, len(several) - _MOST_UNFOLDED),
@@ -202,54 +215,29 @@ def render_report(report: Report) -> str:
     )
 
 
-def _tiles(report: Report) -> list[tuple[str, str]]:
-    """The report in a few numbers: value and what it is."""
-    model = report.model
-    pinned = sum(r.status is Status.PINNED for r in model.resources.values())
-    loaded = sum(r.status not in (Status.ASSUMED, Status.UNKNOWN) for r in model.resources.values())
-    tiles = [
-        (f"{len(model.residuals)}", "patterns fitted"),
-        (f"{pinned} of {loaded}", "measured resources pinned"),
-        (f"{model.noise:.1%}", "noise of one figure"),
-    ]
-    pairs = report.figures.pairs
-    errors = [s.error for s in report.figures.several if not s.left_out]
-    errors += [
-        float(error)
-        for (i, j), error in np.ndenumerate(pairs.error)
-        if math.isfinite(error) and (pairs.endpoints[i], pairs.endpoints[j]) not in pairs.left_out
-    ]
-    if errors:
-        tiles.insert(1, (f"{np.median(np.abs(errors)):.1%}", "median error of the predictions"))
-        tiles.insert(2, (f"{max(map(abs, errors)):.1%}", "largest error"))
-    return tiles
+def _split_findings(
+    findings: tuple[Finding, ...],
+) -> tuple[list[Finding], list[Finding]]:
+    """Those shown at once, of each kind the first few; and the others."""
+    shown: list[Finding] = []
+    others: list[Finding] = []
+    seen: Counter[str] = Counter()
+    for f in findings:
+        seen[f.kind] += 1
+        fits = len(shown) < _FINDINGS and seen[f.kind] <= _OF_ONE_KIND
+        (shown if fits else others).append(f)
+    return shown, others
 
 
 def _several_row(s: Several, unit: Unit) -> SeveralRow:
     return SeveralRow(
-        name=_short_name(s),
+        name="ring " * (s.kind is PatternKind.RELAY) + short_name(s.pattern.pairs),
         full=s.pattern.name,
         measured=unit.number(s.measured_Bps),
         predicted=unit.number(s.predicted_Bps),
         error=s.error,
         left_out=s.left_out,
     )
-
-
-def _short_name(s: Several) -> str:
-    """A pattern's notation with runs drawn together, cut where many flows run at once."""
-    pairs = s.pattern.pairs
-    sources = dict.fromkeys(a for a, _ in pairs)
-    destinations = dict.fromkeys(b for _, b in pairs)
-    if s.kind is PatternKind.FAN_IN:
-        return f"{pairs[0][1]} ← {list_names(sources)}"
-    if s.kind is PatternKind.FAN_OUT:
-        return f"{pairs[0][0]} → {list_names(destinations)}"
-    if s.kind is PatternKind.BOTH_WAYS:
-        return f"{pairs[0][0]} ⇄ {pairs[0][1]}"
-    shown = " + ".join(f"{a}→{b}" for a, b in pairs[:3])
-    more = f" + {len(pairs) - 3} flows" if len(pairs) > 3 else ""
-    return ("ring " if s.kind is PatternKind.RELAY else "") + shown + more
 
 
 def _kinds(several: tuple[Several, ...]) -> list[KindRow]:
@@ -283,9 +271,9 @@ def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     def plain(value: object) -> object:
-        """No character that changes the direction of others, or that nobody sees; and arrows
-        that no line breaks in two."""
-        return with_arrows(printable(value)) if type(value) is str else value
+        """No character that changes the direction of others, or that nobody sees; arrows and
+        quantities that no line breaks in two."""
+        return kept_together(with_arrows(printable(value))) if type(value) is str else value
 
     environment = Environment(
         loader=PackageLoader("topocal.report", "templates"),
@@ -298,6 +286,8 @@ def _environment() -> Environment:
     environment.filters["px"] = lambda v: f"{v:.1f}".removesuffix(".0")
     environment.filters["numbers"] = _numbers
     environment.filters["signed"] = _signed
+    environment.filters["percent"] = _percent
+    environment.filters["untold"] = _untold
     environment.filters["sentence"] = _sentence
     return environment
 
@@ -313,8 +303,22 @@ def _sentence(text: str) -> str:
 
 
 def _signed(ratio: float) -> str:
-    shown = f"{ratio:+.1%}".replace("%", " %").replace("-", "−")
+    """A ratio with its sign, in percent, with one decimal up to a hundred."""
+    shown = f"{ratio:+.1%}" if abs(ratio) < 0.9995 else f"{ratio:+.0%}"
+    shown = shown.replace("%", " %").replace("-", "−")
     return "0.0 %" if shown in ("+0.0 %", "−0.0 %") else shown
+
+
+def _untold(finding: Finding) -> tuple[Shown, ...]:
+    """Its figures, unless its text names them all."""
+    named = all(shown.name in finding.text for shown in finding.evidence)
+    return () if named and len(finding.evidence) <= _FEW else finding.evidence
+
+
+def _percent(ratio: float) -> str:
+    """A ratio without a sign, with one decimal up to ten percent."""
+    shown = f"{ratio:.1%}" if ratio < 0.0995 else f"{ratio:.0%}"
+    return shown.replace("%", " %")
 
 
 def _source(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,7 @@ __all__ = [
     "Unit",
     "capacity_words",
     "file_name",
+    "kept_together",
     "unit_for",
     "with_arrows",
 ]
@@ -33,6 +35,9 @@ STATUS_WORDS: Final = {
     Status.UNKNOWN: "nothing measured loads it and nothing says what it passes",
 }
 """What each status means (README.md has the same table)."""
+
+_QUANTITY: Final = re.compile(r"(?<=\d) (?=(?:[kMGT]?i?B(?:/s)?|[mun]?s|%|times)(?![^\W_]))")
+"""The blank between a number and its unit."""
 
 OPEN: Final = (Status.BOUNDED, Status.SERIES, Status.ALIKE)
 """Statuses whose capacity is a least one."""
@@ -102,3 +107,12 @@ def with_arrows(text: str) -> str:
     'gpu0→gpu1, gpu2←gpu3, gpu4↔gpu5'
     """
     return text.replace("<->", "↔").replace("->", "→").replace("<-", "←")
+
+
+def kept_together(text: str) -> str:
+    """Numbers and their units, with a blank between them that no line breaks at.
+
+    >>> kept_together("14.4 GB/s and 2 more")
+    '14.4\\xa0GB/s and 2 more'
+    """
+    return _QUANTITY.sub("\N{NO-BREAK SPACE}", text)

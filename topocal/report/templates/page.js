@@ -13,7 +13,8 @@
 
   /* The same with arrows that no line breaks in two. */
   function pretty(text) {
-    return shown(text).replaceAll('<->', '↔').replaceAll('->', '→').replaceAll('<-', '←');
+    return shown(text).replaceAll('<->', '↔').replaceAll('->', '→').replaceAll('<-', '←')
+      .replace(/(\d) (?=([kMGT]?B\/s|[mun]?s|%)(?![\p{L}\p{N}]))/gu, '$1\u00a0');
   }
 
   function make(tag, text, parent) {
