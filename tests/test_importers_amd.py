@@ -9,7 +9,7 @@ import pytest
 from topocal.measure.importers.comm_scope import parse_comm_scope
 from topocal.measure.importers.rocm_bandwidth import parse_rocm_bandwidth
 from topocal.measure.importers.superbench_copy import parse_superbench_copy
-from topocal.measure.importers.transferbench import parse_transferbench_p2p
+from topocal.measure.importers.transferbench import parse_transferbench
 from topocal.measure.samples import Measurements
 from topocal.topo.errors import FormatError, InputError
 
@@ -49,7 +49,7 @@ Bidirectional copy peak bandwidth GB/s [Local read / Remote write] (GPU-Executor
 
 
 def test_transferbench_one_way() -> None:
-    found = parse_transferbench_p2p(TB, file="t.txt")
+    found = parse_transferbench(TB, file="t.txt")
     one_way = found.select("one way, GFX")
     assert rates(one_way) == {
         "cpu0->gpu0": [17.32],
@@ -66,7 +66,7 @@ def test_transferbench_one_way() -> None:
 
 
 def test_transferbench_both_ways_takes_as_long_as_the_slower_direction() -> None:
-    both = parse_transferbench_p2p(TB, file="t.txt").select("both ways, GFX")
+    both = parse_transferbench(TB, file="t.txt").select("both ways, GFX")
     by_name: dict[str, list[tuple[float, ...]]] = {}
     for s in both.samples:
         assert s.flow_finish_s is not None
@@ -85,7 +85,7 @@ def test_transferbench_as_csv_and_by_dma() -> None:
         "  GPU 00  ->,    100.0,     50.00,\n"
         "  GPU 01  ->,     51.0,    100.00,\n"
     )
-    found = parse_transferbench_p2p(text, file="t.csv")
+    found = parse_transferbench(text, file="t.csv")
     assert rates(found.best()) == {"gpu0->gpu1": [50.0], "gpu1->gpu0": [51.0]}
     assert found.groups[0].conditions["engine"] == "copy engine"
     assert found.groups[0].conditions["operation"] == "read"
@@ -93,7 +93,7 @@ def test_transferbench_as_csv_and_by_dma() -> None:
 
 def test_transferbench_a_row_without_its_return_is_left_out() -> None:
     text = TB.replace("   GPU 00 <-      16.50          N/A     60.00\n", "")
-    found = parse_transferbench_p2p(text, file="t.txt")
+    found = parse_transferbench(text, file="t.txt")
     assert any("row gpu0 has no row <- of its own" in n for n in found.notes)
     assert "gpu0<->gpu1" not in rates(found.select("both ways, GFX"))
 
@@ -309,7 +309,7 @@ def test_comm_scope_medians_where_there_is_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("parse", "text"),
     [
-        (parse_transferbench_p2p, "nothing"),
+        (parse_transferbench, "nothing"),
         (parse_rocm_bandwidth, "RocmBandwidthTest Version: 2.6.0"),
         (parse_superbench_copy, "gpu0_to_gpu1_by_sm"),
         (parse_comm_scope, '{"benchmarks": []}'),
@@ -323,6 +323,6 @@ def test_nothing_to_read_is_one_line(parse: object, text: str) -> None:
 
 
 def test_an_unknown_label_names_the_known_ones() -> None:
-    found = parse_transferbench_p2p(TB, file="t.txt")
+    found = parse_transferbench(TB, file="t.txt")
     with pytest.raises(InputError, match="it has one way, GFX"):
         found.select("one way, DMA")

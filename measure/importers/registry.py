@@ -18,7 +18,7 @@ from topocal.measure.importers.rocm_bandwidth import ROCM_BANDWIDTH
 from topocal.measure.importers.shift_rates import SHIFT_RATES
 from topocal.measure.importers.superbench_copy import SUPERBENCH_COPY
 from topocal.measure.importers.taccl import TACCL
-from topocal.measure.importers.transferbench import TRANSFERBENCH_P2P
+from topocal.measure.importers.transferbench import TRANSFERBENCH
 from topocal.topo.errors import FormatError, InputError, Where, one_line
 from topocal.topo.readers.reader import read_text
 
@@ -28,7 +28,7 @@ IMPORTERS: tuple[Importer, ...] = (
     P2P_BANDWIDTH,
     NVBANDWIDTH,
     NCCL_TESTS,
-    TRANSFERBENCH_P2P,
+    TRANSFERBENCH,
     ROCM_BANDWIDTH,
     BANDWIDTH_TEST,
     SUPERBENCH_COPY,

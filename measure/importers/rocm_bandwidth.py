@@ -30,10 +30,17 @@ __all__ = ["ROCM_BANDWIDTH", "looks_like_rocm_bandwidth", "parse_rocm_bandwidth"
 TITLE: Final = "rocm-bandwidth-test"
 
 _TABLE: Final = re.compile(
-    r"(Unidirectional|Bi?directional)\s{1,4}copy\s{1,4}(peak|average)\s{1,4}bandwidth\s{1,4}GB/s\s*$",
+    r"(Unidirectional|Bi?directional)\s{1,4}(?:copy\s{1,4})?(peak|average)\s{1,4}bandwidth\s{1,4}"
+    r"GB/s\s*$",
     re.IGNORECASE,
 )
-_ACCESS: Final = re.compile(r"Inter-Device Access", re.IGNORECASE)
+_ACCESS: Final = re.compile(r"(?:Inter-)?Device Access\s*$", re.IGNORECASE)
+_GPU_NAME: Final = re.compile(
+    r"Radeon|Instinct|\bVega\b|\bNavi|\bMI[0-9]{2,3}|FirePro|\bgfx[0-9]|^Device [0-9a-f]{4}$",
+    re.IGNORECASE,
+)
+"""Names of GPUs, where old versions print neither an id nor an address behind them."""
+
 _DEVICE: Final = re.compile(r"\s{0,40}Device:\s{1,8}([0-9]{1,4}),\s{0,8}([^,]{1,100})(.{0,200})")
 _BUS: Final = re.compile(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.([0-7])")
 _SWEEP: Final = re.compile(
@@ -69,10 +76,12 @@ class _Devices:
         """Name the devices of each kind in the tool's order.
 
         Where a text leaves out some, how many processors stand before a GPU is not
-        known, and the GPU keeps the tool's number.
+        known, and the GPU keeps the tool's number; one processor there always is.
         """
         gpus = 0
-        for place, number in enumerate(sorted(self.kinds, key=int)):
+        ordered = sorted(self.kinds, key=int)
+        first = int(ordered[0]) if ordered and "cpu" not in self.kinds.values() else 0
+        for place, number in enumerate(ordered, first if first == 1 else 0):
             if self.kinds[number] == "cpu":
                 self.numbered[number] = f"cpu{number}"
             elif place == int(number):
@@ -83,7 +92,7 @@ class _Devices:
 def looks_like_rocm_bandwidth(text: str) -> bool:
     """Whether a text has one of the tool's tables."""
     return "RocmBandwidthTest" in text or any(
-        _TABLE.search(line) for line in text.split("\n") if "copy" in line
+        _TABLE.search(line) for line in text.split("\n") if "andwidth" in line
     )
 
 
@@ -122,7 +131,8 @@ def parse_rocm_bandwidth(text: str, *, file: str) -> Imported:
         elif device := _DEVICE.match(line):
             number = str(int(device[1]))
             bus = _BUS.search(device[3])
-            devices.is_said(number, "gpu" if device[3].count(",") else "cpu")
+            gpu = "," in device[3] or _GPU_NAME.search(device[2].strip()) is not None
+            devices.is_said(number, "gpu" if gpu else "cpu")
             buses[number] = {"model": device[2].strip()} | (_bus_id(bus) if bus else {})
         elif side := _SWEEP.search(line):
             number = str(int(side[2]))
@@ -290,14 +300,18 @@ def _add_sweeps(draft: Draft, devices: _Devices, sweeps: Sequence[_Sweep]) -> No
 
 
 def _note_access(draft: Draft, devices: _Devices, access: Matrix | None) -> None:
-    """Pairs that the tool cannot copy between: unknown, not slow."""
+    """GPUs that the tool cannot copy between: unknown, not slow.
+
+    That a processor cannot access a GPU's memory is usual, and hinders no copy.
+    """
     if access is None:
         return
+    gpus = {number for number, kind in devices.kinds.items() if kind == "gpu"}
     draft.no_peer.extend(
         (devices.name(row.name), devices.name(column))
         for row in access.rows
         for column, cell in zip(access.columns, row.cells, strict=True)
-        if cell == 0 and row.name != column
+        if cell == 0 and row.name != column and {row.name, column} <= gpus
     )
     if draft.no_peer:
         draft.note(

@@ -24,13 +24,20 @@ _NOT_MEASURED: Final = frozenset(
     {"n/a", "na", "nan", "-nan", "x", "*", "-", "--", "---", "\u2010", "\u2011", "\u2013", "\u2014",
      "\u2015", "\u2212"}
 )  # fmt: skip
-_DEVICE: Final = re.compile(r"(GPU|CPU|Device)[ \t]{0,8}([0-9]{1,4})(?![0-9.])", re.IGNORECASE)
+_WORDS: Final = "GPU|CPU|Device|Dev|NPU|XPU|DCU|HCU|MLU|Rank|Card"
+_DEVICE: Final = re.compile(rf"\b({_WORDS})[ \t]{{0,8}}_?#?([0-9]{{1,4}})(?![0-9.])", re.IGNORECASE)
 _LABEL: Final = re.compile(
-    r"[ \t]{0,200}(?:(GPU|CPU|Device)[ \t]{0,8})?([0-9]{1,4})(?![0-9.:])"
+    rf"[ \t]{{0,200}}(?:({_WORDS})[ \t]{{0,8}}_?#?)?([0-9]{{1,4}})(?![0-9.:])"
     r"(?:[ \t]{0,8}(<->|->|<-|min|max|sd))?(?=[ \t]|$)",
     re.IGNORECASE,
 )
-_CORNER: Final = re.compile(r"[A-Za-z][A-Za-z+]{0,15}(?:[\\/][A-Za-z+]{1,16})?")
+_CORNER: Final = re.compile(r"[A-Za-z][A-Za-z+]{0,15}(?:[\\/]{1,2}[A-Za-z+]{1,16})?")
+_SUMMARIES: Final = frozenset(
+    {"total", "stotal", "actual", "sum", "avg", "mean", "average", "min", "max", "aggregate"}
+)
+"""Names of columns that summarise a row, behind those of the devices."""
+
+_UNIT: Final = re.compile(r"[KMGT]i?[Bb](?:/s|ps|/sec)")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,6 +76,8 @@ class Matrix:
         ``(line, row, cells, of)`` of a row that is cut.
     cut_figure
         Line whose last figure is cut.
+    unit
+        Unit that stands behind the figures; empty where none does.
     """
 
     columns: list[str]
@@ -76,6 +85,7 @@ class Matrix:
     rows: list[MatrixRow] = field(default_factory=list)
     cut: tuple[int, str, int, int] | None = None
     cut_figure: int | None = None
+    unit: str = ""
 
     def missing_rows(self) -> list[str]:
         """Columns of a square table that have no whole row."""
@@ -123,6 +133,10 @@ def header_names(line: str) -> list[str] | None:
     (['cpu0', 'gpu0'], None)
     """
     words = line.split()
+    summaries = _summaries(words)
+    if summaries:
+        words = words[:-summaries]
+        line = " ".join(words)
     if not words:
         return None
     bare = words[1:] if _CORNER.fullmatch(words[0]) else words
@@ -135,6 +149,14 @@ def header_names(line: str) -> list[str] | None:
             return None
         names = [device_name(kind, number) for kind, number in found]
     return names if len(set(names)) == len(names) else None
+
+
+def _summaries(words: Sequence[str]) -> int:
+    """How many columns at the end of a header summarise the others."""
+    count = 0
+    while count < len(words) and words[-1 - count].strip("*`").lower() in _SUMMARIES:
+        count += 1
+    return count
 
 
 def read_matrix(
@@ -164,6 +186,7 @@ def read_matrix(
         )
     matrix = Matrix(columns=names, line=at + 1)
     known, seen = set(names), set[tuple[str, str]]()
+    summaries = _summaries(lines[at].split())
     here = at + 1
     end = here
     decimals = 0
@@ -177,6 +200,12 @@ def read_matrix(
             break
         name, arrow = device_name(match[1], match[2]), (match[3] or "").lower()
         words = line[match.end() :].split()
+        units = [word for word in words if _UNIT.fullmatch(word)]
+        if units:
+            words = [word for word in words if _UNIT.fullmatch(word) is None]
+            matrix.unit = matrix.unit or units[0]
+        if len(words) > len(names):
+            words = words[: max(len(names), len(words) - summaries)]
         if (row_kind is None and name not in known) or (name, arrow) in seen:
             break
         cells = _cells(words, len(names))
