@@ -11,8 +11,9 @@ from topocal.measure.importers.registry import import_any, sniff_or_none
 from topocal.measure.importers.tables import parse_table
 from topocal.measure.merging import merge
 from topocal.measure.samples import Measurements
-from topocal.topo.errors import InputError, Where
+from topocal.topo.errors import InputError, Where, file_words
 from topocal.topo.io import read_bytes
+from topocal.topo.readers.archive import inflate
 from topocal.topo.readers.reader import decode_text
 
 __all__ = ["load", "parse_measurements"]
@@ -42,16 +43,17 @@ def load(paths: str | Path | Iterable[str | Path], *, ignoring: Iterable[str] = 
     seen: dict[bytes, str] = {}
     parts = []
     for path in given:
-        content = read_bytes(path)
+        file = file_words(path)
+        content = inflate(read_bytes(path), file=file)
         digest = hashlib.sha256(content).digest()
         if digest in seen:
             raise InputError(
                 f"is the same as {seen[digest]}; its samples would count twice",
-                where=Where(file=str(path)),
+                where=Where(file=file),
                 remedy="name it once",
             )
-        seen[digest] = str(path)
-        parts.append(parse_measurements(content, file=str(path)))
+        seen[digest] = file
+        parts.append(parse_measurements(content, file=file))
     return merge(parts, ignoring=ignoring)
 
 

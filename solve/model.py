@@ -288,8 +288,8 @@ class _Kind(msgspec.Struct):
 def is_model(path: str | Path) -> bool:
     """Whether a file says that it is a model; no, where it cannot be read."""
     try:
-        return msgspec.json.decode(Path(path).read_bytes(), type=_Kind).format == FORMAT
-    except (OSError, ValueError, msgspec.MsgspecError):
+        return msgspec.json.decode(read_bytes(path), type=_Kind).format == FORMAT
+    except (InputError, ValueError, msgspec.MsgspecError):
         return False
 
 

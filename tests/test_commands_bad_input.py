@@ -214,7 +214,7 @@ def test_one_file_twice(run: Run) -> None:
     Path("link.txt").symlink_to("topo.txt")
     for again in ("topo.txt", "./topo.txt", "link.txt"):
         refused(run("read", "topo.txt", again), f"{again.removeprefix('./')}: is named twice")
-    refused(run("read", "-", "-"), "-: is named twice")
+    refused(run("read", "-", "-"), "standard input: is named twice")
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ __all__ = [
     "UnitError",
     "UnknownEndpointError",
     "Where",
+    "file_words",
     "one_line",
     "printable",
 ]
@@ -62,15 +63,29 @@ def printable(text: object) -> str:
     return flat if flat.isprintable() else "".join(c if c.isprintable() else "?" for c in flat)
 
 
+def file_words(path: object) -> str:
+    """A file for people: its name; ``-`` is standard input.
+
+    >>> file_words("a/b.txt"), file_words("-")
+    ('a/b.txt', 'standard input')
+    """
+    return "standard input" if str(path) == "-" else str(path)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """A place in a user's input: a file and, where known, a line (from 1)."""
+    """A place in a user's input: a file and, where known, a line (from 1).
+
+    >>> str(Where(file="flows.csv", line=3)), str(Where(file="-"))
+    ('flows.csv:3', 'standard input')
+    """
 
     file: str
     line: int | None = None
 
     def __str__(self) -> str:
-        return self.file if self.line is None else f"{self.file}:{self.line}"
+        file = file_words(self.file)
+        return file if self.line is None else f"{file}:{self.line}"
 
 
 class TopocalError(Exception):

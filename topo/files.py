@@ -1,7 +1,10 @@
 """Opening what a user names: regular files, and pipes that are open already; nothing that hangs.
 
-A shell's ``<(command)`` and ``/dev/stdin`` are open pipes.  A named pipe waits for
-somebody to write, and a device may never end.
+``-`` is standard input, wherever a file is read.  A shell's ``<(command)`` and ``/dev/stdin``
+are open pipes.  A named pipe waits for somebody to write, and a device may never end.
+
+What comes out of a pipe comes once.  It is kept, so that whoever looks what a file is and
+whoever then reads it see the same.
 """
 
 from __future__ import annotations
@@ -12,14 +15,18 @@ import os
 import re
 import secrets
 import stat
+import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from topocal.topo.errors import InputError, Where
 
 __all__ = ["read_limited", "require_writable", "write_atomically"]
 
 _REMEDY: Final = "check the path and its permissions"
+
+_MOST_BYTES: Final = 2**30
+"""Larger than any file of ours or of a tool: it would take minutes, and the machine's memory."""
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -38,18 +45,68 @@ _KINDS: Final = (
 
 
 def read_limited(path: str | Path, limit: int | None = None) -> bytes:
-    """The content of a file, or its first ``limit`` bytes.
+    """The content of a file, or its first ``limit`` bytes; ``-`` is standard input.
 
     Raises
     ------
     InputError
-        When it is not there, may not be read, or is no file.
+        When it is not there, may not be read, is no file, or, without a limit, is larger than
+        a gigabyte.
     """
     try:
-        with os.fdopen(_open_file(path), "rb") as stream:
-            return stream.read(-1 if limit is None else limit)
+        content = _read(path, _MOST_BYTES + 1 if limit is None else limit)
     except OSError as error:
         raise InputError(_why(error), where=Where(file=str(path)), remedy=_REMEDY) from error
+    if limit is None and len(content) > _MOST_BYTES:
+        raise InputError(
+            "is larger than 1 GiB",
+            where=Where(file=str(path)),
+            remedy="give a file of topocal's, or what a tool prints",
+        )
+    return content
+
+
+class _Kept:
+    """What has come out of pipes and of standard input."""
+
+    pipes: Final[dict[tuple[int, int], bytes]] = {}
+    standard_input: tuple[Any, bytes] | None = None
+    """The stream, and what it held."""
+
+
+def _read(path: str | Path, limit: int) -> bytes:
+    if str(path) == "-":
+        return _read_standard_input()[:limit]
+    with os.fdopen(_open_file(path), "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISFIFO(status.st_mode):
+            return stream.read(limit)
+        pipe = status.st_dev, status.st_ino
+        content = stream.read(_MOST_BYTES + 1)
+        # Whoever comes second finds it empty.
+        return _Kept.pipes.setdefault(pipe, content)[:limit]
+
+
+def _read_standard_input() -> bytes:
+    """All of it.
+
+    Raises
+    ------
+    InputError
+        When there is none: ``topocal read - <&-``, ``topocal read - < .``.
+    """
+    stream, kept = sys.stdin, _Kept.standard_input
+    if kept is None or kept[0] is not stream:
+        try:
+            kept = stream, stream.buffer.read(_MOST_BYTES + 1)
+        except (AttributeError, OSError, ValueError) as error:
+            raise InputError(
+                "cannot be read",
+                where=Where(file="-"),
+                remedy="give a file, or pipe a tool into it",
+            ) from error
+        _Kept.standard_input = kept
+    return kept[1]
 
 
 def _open_file(path: str | Path) -> int:

@@ -55,7 +55,7 @@ def find_caps(
 
     kind = None
     content = b""
-    if name != "-" and os.path.lexists(name):
+    if name == "-" or os.path.lexists(name):
         content = read_bytes(name)
         if content.lstrip()[:1] == b"{":
             kind = next((k for k in (FORMAT, MODEL) if f'"{k}"'.encode() in content), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def find_case(name: str, *, default_Bps: float | None = None) -> Found:
     from topocal.topo.what_if import Case
 
     assumed = "" if default_Bps is None else f" or {format_rate(default_Bps)}"
-    if _is_model(Path(name)):
+    if _is_model(name):
         from topocal.solve.model import read_model
 
         model = read_model(name)
@@ -67,11 +66,13 @@ def find_case(name: str, *, default_Bps: float | None = None) -> Found:
     return Found(Case(topology=topology, capacities=capacities), f"nominal{assumed}")
 
 
-def _is_model(path: Path) -> bool:
+def _is_model(name: str) -> bool:
     """Whether a file says that it is a model; whatever else is wrong, its reader tells."""
+    from topocal.topo.errors import InputError
+    from topocal.topo.files import read_limited
+
     try:
-        with path.open("rb") as stream:
-            beginning = stream.read(_BEGINNING)
-    except OSError:
+        beginning = read_limited(name, _BEGINNING)
+    except InputError:
         return False
     return beginning.lstrip().startswith(b"{") and f'"{_MODEL}"'.encode() in beginning

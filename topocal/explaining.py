@@ -59,18 +59,23 @@ def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
     from topocal.machine import find_topology
     from topocal.measure.importers.registry import sniff_or_none
     from topocal.measure.load import load
-    from topocal.topo.errors import FormatError, InputError
+    from topocal.topo.errors import FormatError, InputError, file_words
     from topocal.topo.merge import merge
-    from topocal.topo.readers.reader import read_text
-    from topocal.topo.readers.registry import parse_any
+    from topocal.topo.readers.archive import is_tar
+    from topocal.topo.readers.reader import decode_text
+    from topocal.topo.readers.registry import parse_any, parse_content
 
     measured: list[Path] = []
     machines: list[Topology] = [] if topology is None else [find_topology(topology)]
     for path in files:
-        text = read_text(path)
+        content, file = _unpacked(path), file_words(path)
+        if is_tar(content):
+            machines.append(parse_content(content, file=file))
+            continue
+        text = decode_text(content, file=file)
         if sniff_or_none(text) is None:
             try:
-                machines.append(parse_any(text, file=str(path)))
+                machines.append(parse_any(text, file=file))
                 continue
             except FormatError:
                 # Not a topology: the loader says what is wrong with it as a measurement.
@@ -92,20 +97,41 @@ def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
 def _usable(files: Sequence[Path]) -> tuple[list[Path], list[str]]:
     """The files that hold samples, and a note on each other one; all of them where none does."""
     from topocal.measure.importers.registry import import_any, sniff_or_none
-    from topocal.topo.readers.reader import read_text
+    from topocal.topo.errors import file_words
+    from topocal.topo.readers.reader import decode_text
 
     usable, notes = [], []
     for path in files:
-        text = read_text(path)
+        file = file_words(path)
+        text = decode_text(_unpacked(path), file=file)
         if sniff_or_none(text) is not None:
-            groups = import_any(text, file=str(path)).groups
+            groups = import_any(text, file=file).groups
             if not any(g.measurements.samples for g in groups if g.default):
                 reasons = [r.reason for g in groups for r in g.readings]
                 why = f": {reasons[0]}" if reasons else ""
-                notes.append(f"{path.name}: no figure that a fit can use, passed over{why}")
+                notes.append(
+                    f"{file_words(path.name)}: no figure that a fit can use, passed over{why}"
+                )
                 continue
         usable.append(path)
     return (usable, notes) if usable else (list(files), [])
+
+
+def _unpacked(path: Path) -> bytes:
+    """A file's bytes; gzip is unpacked.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, or is too large.
+    """
+    from topocal.topo.errors import file_words
+    from topocal.topo.files import read_limited
+    from topocal.topo.readers.archive import inflate
+    from topocal.topo.readers.reader import MAX_FILE_BYTES
+
+    content = read_limited(path, MAX_FILE_BYTES + 1)
+    return inflate(content, file=file_words(path)) if len(content) <= MAX_FILE_BYTES else content
 
 
 def _on_machine(

@@ -54,7 +54,7 @@ def find_source(name: str) -> Source:
     from topocal.solve.model import is_model, read_model
     from topocal.topo.exporters.figures import nominal_figures
 
-    if name != "-" and is_model(name):
+    if is_model(name):
         model = read_model(name)
         return Source(model.topology, fitted_figures(model), "fitted", _model_notes(model))
     topology = find_topology(name)

@@ -50,13 +50,13 @@ def find_shape(
     InputError
         When there is no such thing, or no fabric can be like it.
     """
-    from topocal.machine import read_source
     from topocal.measure.fabric.shape import SPREAD, shape_of
     from topocal.measure.fabric.shapes import build_shape
     from topocal.topo.endpoint_names import resolve_endpoint
+    from topocal.topo.readers.registry import read_any
 
     is_file = like == "-" or os.path.lexists(like) or "/" in like or bool(Path(like).suffix)
-    topology = read_source(like) if is_file else build_shape(like)
+    topology = read_any(like) if is_file else build_shape(like)
     chosen = None
     if endpoints is not None:
         chosen = [resolve_endpoint(name, topology.endpoints) for name in endpoints.split(",")]

@@ -1,4 +1,4 @@
-"""Help pages that look alike: examples in a panel of their own, values named by what they are.
+"""What all commands are: help pages that look alike, and inputs of which none is named twice.
 
 A command's docstring is its help.  Paragraphs of it that are command lines become the panel
 *Examples*; whatever an option takes is called FILE, N, NUMBER or NAME unless the option says
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from topocal.inputs import refuse_repeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,11 +51,15 @@ def split_examples(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 class Command(TyperCommand):
-    """A command whose help ends with its examples."""
+    """A command whose help ends with its examples, and which reads nothing twice."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.help, self.examples = split_examples(self.help or "")
+
+    def invoke(self, ctx: Any) -> Any:
+        refuse_repeats(ctx)
+        return super().invoke(ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _evened(super().get_params(ctx))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from topocal.topo.topology import Topology
 
-__all__ = ["find_topology", "read_source"]
+__all__ = ["find_topology"]
 
 
 def find_topology(name: str) -> Topology:
@@ -27,11 +26,12 @@ def find_topology(name: str) -> Topology:
 
     from topocal.topo.errors import FormatError, InputError, one_line
     from topocal.topo.machines import MACHINES, build_machine
+    from topocal.topo.readers.registry import read_any
 
     is_file = name == "-" or os.path.lexists(name) or "/" in name or bool(Path(name).suffix)
     if is_file:
         try:
-            return read_source(name)
+            return read_any(name)
         except FormatError as error:
             if error.what.startswith("is of no known kind"):
                 # Commands that take any machine have no --as.
@@ -51,33 +51,3 @@ def find_topology(name: str) -> Topology:
             else f"give a file, or one of {', '.join(MACHINES)}",
             about=name,
         ) from error
-
-
-def read_source(path: str | Path, kind: str | None = None) -> Topology:
-    """A topology from topocal's own file or another tool's output; ``-`` is standard input.
-
-    Parameters
-    ----------
-    kind
-        What it is, where that is not told by content.
-
-    Raises
-    ------
-    InputError
-        When it cannot be read, or is nothing that is known.
-    """
-    from topocal.topo.errors import InputError, Where
-    from topocal.topo.readers.reader import MAX_FILE_BYTES
-    from topocal.topo.readers.registry import parse_content, read_any
-
-    if str(path) != "-":
-        return read_any(path, kind=kind)
-    name = "standard input"
-    try:
-        content = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
-    except (AttributeError, OSError, ValueError) as error:
-        # Closed, or a directory: `topocal read - <&-`, `topocal read - < .`.
-        raise InputError(
-            "cannot be read", where=Where(file=name), remedy="give a file, or pipe a tool into it"
-        ) from error
-    return parse_content(content, file=name, kind=kind)

@@ -6,7 +6,15 @@ import re
 from pathlib import Path
 from typing import Final
 
-from topocal.topo.errors import FormatError, InputError, TopologyError, Where, one_line, printable
+from topocal.topo.errors import (
+    FormatError,
+    InputError,
+    TopologyError,
+    Where,
+    file_words,
+    one_line,
+    printable,
+)
 from topocal.topo.files import read_limited
 from topocal.topo.readers.accelerator_matrix import ACCELERATOR_MATRIX
 from topocal.topo.readers.amd_smi import AMD_SMI
@@ -127,4 +135,4 @@ def parse_content(content: bytes, *, file: str, kind: str | None = None) -> Topo
 def read_any(path: str | Path, *, kind: str | None = None) -> Topology:
     """Read a file; as :func:`parse_content`."""
     content = read_limited(path, MAX_FILE_BYTES + 1)
-    return parse_content(content, file=printable(path), kind=kind)
+    return parse_content(content, file=printable(file_words(path)), kind=kind)

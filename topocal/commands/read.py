@@ -67,7 +67,6 @@ def read(
     from topocal.topo.io import write_topology
     from topocal.topo.merge import merge
 
-    _refuse_repeats(files)
     if output is not None:
         _refuse_to_overwrite(files, output)
     check_outputs(output)
@@ -82,20 +81,9 @@ def read(
 
 
 def _called(path: Path) -> str:
-    from topocal.topo.errors import printable
+    from topocal.topo.errors import file_words, printable
 
-    return "standard input" if str(path) == "-" else printable(path.name)
-
-
-def _refuse_repeats(files: Sequence[Path]) -> None:
-    """A file that is named twice would agree with itself."""
-    from topocal.topo.errors import InputError, Where
-
-    for k, path in enumerate(files):
-        if any(_are_one_file(path, other) for other in files[:k]):
-            raise InputError(
-                "is named twice", where=Where(file=str(path)), remedy="name each file once"
-            )
+    return printable(file_words(path.name))
 
 
 def _refuse_to_overwrite(files: Sequence[Path], output: Path) -> None:
@@ -121,11 +109,11 @@ def _are_one_file(one: Path, other: Path) -> bool:
 
 
 def _read_one(path: Path, kind: str | None) -> Topology:
-    from topocal.machine import read_source
     from topocal.topo.errors import FormatError
+    from topocal.topo.readers.registry import read_any
 
     try:
-        return read_source(path, kind)
+        return read_any(path, kind=kind)
     except FormatError as error:
         if kind is None and str(path) != "-":
             _tell_measurement(path, error)
@@ -225,7 +213,7 @@ def _print(
     from rich.text import Text
 
     from topocal.console import console
-    from topocal.topo.errors import printable
+    from topocal.topo.errors import file_words, printable
 
     out = console()
 
@@ -235,7 +223,7 @@ def _print(
         out.print(Text(" " * indent + printable(text), style=style), soft_wrap=True)
 
     for path, topology in zip(files, topologies, strict=True):
-        line("standard input" if str(path) == "-" else str(path), style="bold")
+        line(file_words(path), style="bold")
         for source in topology.graph.graph["provenance"]:
             line(f"read as {source.partition(': ')[2] or source}", indent=2)
         line(_words(_counts(topology)), indent=2)
