@@ -49,6 +49,9 @@ TIMEOUT_S: Final = 60.0
 """A rank that sets up a backend's connections to many others takes seconds; nothing that is well
 takes a minute."""
 
+_JOINING: Final = 5
+"""Of such waits five minutes, as torch.distributed takes them for enough, unless told."""
+
 _SLOWEST_BPS: Final = 10e6
 """What passes less than Fast Ethernet (100 Mbit/s, 12.5 MB/s) is taken for stuck."""
 
@@ -97,6 +100,11 @@ class Settings:
     shortest_s: float = SHORTEST_S
     timeout_s: float = TIMEOUT_S
     check_every_s: float = _CHECK_EVERY_S
+
+    @property
+    def join_s(self) -> float:
+        """How long ranks may take to find each other: a large job starts them over minutes."""
+        return _JOINING * self.timeout_s
 
 
 class Coordinator:

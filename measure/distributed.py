@@ -198,7 +198,7 @@ def run_plan(
         timeout_s=base.timeout_s,
         check_every_s=base.check_every_s,
     )
-    member = Member(group, device=device)
+    member = Member(group, device=device, limit_s=chosen.join_s)
     session = Session(
         names=rank_endpoints(plan.endpoints, member.size, endpoints),
         subject=subject_of(plan_to_document(plan)),
@@ -258,8 +258,9 @@ def take_part(
     ensure_torch()
     from topocal.measure.worker import Member, join, leave
 
-    join(place, backend)
-    member = (member_class or Member)(device=device, promise=place.promise)
+    limit_s = session.settings.join_s
+    join(place, backend, limit_s=limit_s, names=session.names)
+    member = (member_class or Member)(device=device, limit_s=limit_s, promise=place.promise)
     found = coordinate(member, session, work)
     member.close()
     leave()

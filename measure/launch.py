@@ -1,8 +1,9 @@
 """Processes on this host, one per rank, and a parent that watches them.
 
 The parent forks, so that whatever is expensive to import is imported once.  Each child
-gets torchrun's variables and a file through which all of them meet; then it does its
-work.  What goes wrong is found in this order, since one failure makes others:
+gets torchrun's variables and a file through which all of them meet (it has no name, so
+nothing of it stays behind); then it does its work.  What goes wrong is found in this order,
+since one failure makes others:
 
 1. a child that died,
 2. a child that is stopped (state ``T``), or broke its promise of a sign of life,
@@ -21,10 +22,8 @@ import math
 import mmap
 import os
 import select
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -119,11 +118,11 @@ def launch(
     """
     if count < 1:
         raise InputError(f"{count} processes", remedy="give one or more")
-    folder = tempfile.mkdtemp(prefix="topocal-")
+    meeting = os.memfd_create("topocal-meeting")
     try:
-        _Launch(work, count, enter, names, quiet_s, folder).run()
+        _Launch(work, count, enter, names, quiet_s, meeting).run()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        os.close(meeting)
 
 
 class _Launch:
@@ -136,11 +135,11 @@ class _Launch:
         enter: Callable[[int], None] | None,
         names: Sequence[str] | None,
         quiet_s: float,
-        folder: str,
+        meeting: int,
     ) -> None:
         self._work, self._count, self._enter = work, count, enter
         self._names, self._quiet_s = names, quiet_s
-        self._meeting = f"file://{folder}/meeting"
+        self._meeting = f"file:///proc/self/fd/{meeting}"
         self._parent = os.getpid()
         self._children: list[_Child] = []
         self._statuses: dict[int, int] = {}

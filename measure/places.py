@@ -3,7 +3,7 @@
 Each tells every process its number and how many there are, and how they find each other:
 torchrun in ``RANK``, ``WORLD_SIZE``, ``LOCAL_RANK``, ``MASTER_ADDR``, ``MASTER_PORT``; srun in
 ``SLURM_PROCID``, ``SLURM_NTASKS``, ``SLURM_LOCALID`` and the list of its nodes, whose first one
-serves as the meeting point; :mod:`topocal.measure.launch` in a file that all of them see.
+serves as the meeting point; :mod:`topocal.measure.launch` in a file that all of them have open.
 """
 
 from __future__ import annotations

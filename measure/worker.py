@@ -35,6 +35,7 @@ from topocal.measure.devices import (
     own_index,
 )
 from topocal.measure.host_facts import bus_link, cpu_model, driver_version, host_id
+from topocal.measure.meeting import meet
 from topocal.measure.orders import Exchange, Prepare, Receive, Report, Send, Surveyed
 from topocal.measure.places import Place
 from topocal.measure.waits import (
@@ -51,9 +52,6 @@ from topocal.topo.errors import InputError, MeasurementError, one_line
 
 __all__ = ["Member", "default_backend", "join", "leave"]
 
-_JOIN_S: Final = 300.0
-"""How long ranks may take to find each other: a large job starts its processes over minutes."""
-
 _COPIES: Final = 5
 
 _PR_SET_TIMERSLACK: Final = 29  # linux/prctl.h
@@ -68,16 +66,30 @@ def default_backend() -> str:
     return "gloo"
 
 
-def join(place: Place, backend: str | None, *, limit_s: float = _JOIN_S) -> str:
+def join(
+    place: Place, backend: str | None, *, limit_s: float, names: Sequence[str] | None = None
+) -> str:
     """Make this process part of the group of all; returns the backend.
+
+    Parameters
+    ----------
+    limit_s
+        How long the others are waited for.
+    names
+        Of the ranks, for messages.
 
     Raises
     ------
     InputError
         When this build of torch has no such backend, or there is no device for the rank.
     MeasurementError
-        When the others do not come.
+        When others do not come; names them.
     """
+    with promised(place.promise, limit_s):
+        return _join(place, backend, limit_s, names)
+
+
+def _join(place: Place, backend: str | None, limit_s: float, names: Sequence[str] | None) -> str:
     chosen = backend or default_backend()
     if chosen not in dist.Backend.backend_list:
         raise InputError(
@@ -93,18 +105,19 @@ def join(place: Place, backend: str | None, *, limit_s: float = _JOIN_S) -> str:
         # Ranks on one host that each start a thread for every core get in each other's way.
         cores = len(os.sched_getaffinity(0))
         torch.set_num_threads(max(1, cores // max(1, place.local_size)))
+    store = meet(dist, place, limit_s, names)
     try:
         dist.init_process_group(
             chosen,
-            init_method=place.meeting,
+            store=store,
             rank=place.rank,
             world_size=place.size,
             timeout=timedelta(seconds=limit_s),
         )
     except (RuntimeError, ValueError) as error:
         raise MeasurementError(
-            f"rank {place.rank} of {place.size} did not meet the others: {first_line(error)}",
-            remedy="check that every rank was started, and MASTER_ADDR and MASTER_PORT",
+            f"rank {place.rank} of {place.size} could not join the others: {first_line(error)}",
+            remedy="check the network between them",
         ) from error
     return chosen
 
@@ -146,7 +159,7 @@ class Member:
         group: Any = None,
         *,
         device: str | None = None,
-        limit_s: float = _JOIN_S,
+        limit_s: float,
         promise: Callable[[float], None] | None = None,
     ) -> None:
         if not (dist.is_available() and dist.is_initialized()):

@@ -6,10 +6,12 @@ does its mischief, and then lets ``--resume`` finish the rest.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -54,12 +56,20 @@ def start(
     return subprocess.Popen(
         [*COMMAND, *OPTIONS, *more],
         cwd=folder,
+        env=os.environ | {"TMPDIR": str(temporary(folder))},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
         preexec_fn=before,
     )
+
+
+def temporary(folder: Path) -> Path:
+    """Where temporary files go."""
+    made = folder / "tmp"
+    made.mkdir(exist_ok=True)
+    return made
 
 
 def children(process: subprocess.Popen[str]) -> list[int]:
@@ -126,7 +136,7 @@ def assert_resumes(folder: Path, *more: str) -> Plan:
 def test_a_rank_that_is_gone_is_named(folder: Path, number: int, words: str) -> None:
     process = start(folder)
     ranks = wait_for_batches(process, folder)
-    assert listening(ranks) == {"0100007F"}  # 127.0.0.1, and nowhere else.
+    assert listening([*ranks, process.pid]) == {"0100007F"}  # 127.0.0.1, and nowhere else.
     os.kill(ranks[1], number)
     status, errors = end_of(process, ranks)
     assert status == 2
@@ -138,17 +148,18 @@ def test_a_rank_that_is_gone_is_named(folder: Path, number: int, words: str) -> 
 
 
 def listening(pids: list[int]) -> set[str]:
-    """Addresses that processes listen on, as proc_net_tcp(5) writes them."""
+    """Addresses that processes listen on, as proc_net_tcp(5) writes them: sockets in state
+    LISTEN, and whatever takes datagrams."""
     inodes = set()
     for pid in pids:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
                 inodes.add(str(descriptor.readlink()).removeprefix("socket:[").rstrip("]"))
     found = set()
-    for name in ("tcp", "tcp6"):
+    for name in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6"):
         for line in Path(f"/proc/{pids[0]}/net/{name}").read_text().splitlines()[1:]:
             words = line.split()
-            if words[3] == "0A" and words[9] in inodes:
+            if words[9] in inodes and (words[3] == "0A" or not name.startswith("tcp")):
                 found.add(words[1].partition(":")[0])
     return found
 
@@ -178,6 +189,7 @@ def test_the_parent_that_dies_takes_all_with_it(folder: Path) -> None:
         assert time.monotonic() < until
         time.sleep(0.01)
     assert batches(folder) >= 2
+    assert list(temporary(folder).iterdir()) == []
 
 
 def _is_alive(pid: int) -> bool:
@@ -256,11 +268,13 @@ MISCHIEF = """
     session = Session(
         names=plan.endpoints,
         subject=subject_of(plan_to_document(plan)),
-        settings=Settings(timeout_s=3.0, shortest_s=1e-3),
+        settings=Settings(timeout_s=PATIENCE, shortest_s=1e-3),
         journal=Path("cal.json.journal"),
     )
 
     def work(place):
+        if place.rank == 2:
+            BEFORE
         take_part(place, session, lambda m: m.run(plan), backend="gloo", member_class=Wayward)
 
     try:
@@ -270,10 +284,11 @@ MISCHIEF = """
 """
 
 
-def wayward(folder: Path, mischief: str) -> str:
+def wayward(folder: Path, mischief: str = "pass", *, before: str = "pass", s: float = 3.0) -> str:
     """What is said when rank 2 goes astray: one line."""
+    script = textwrap.dedent(MISCHIEF).replace("MISCHIEF", mischief)
     found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(MISCHIEF).replace("MISCHIEF", mischief)],
+        [sys.executable, "-c", script.replace("BEFORE", before).replace("PATIENCE", str(s))],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -293,6 +308,14 @@ def test_a_rank_that_hangs_is_named(folder: Path) -> None:
     assert batches(folder) >= 1
 
 
+def test_a_rank_that_hangs_before_all_have_met_is_named(folder: Path) -> None:
+    said = wayward(folder, before="time.sleep(1000)", s=0.5)
+    assert said == (
+        "topocal: rank 2 (gpu4) did not come within 2.5 s; see what became of the other ranks\n"
+    )
+    assert not (folder / "cal.json.journal").exists()
+
+
 def test_wrong_bytes_are_noticed_and_who_sent_them_is_named(folder: Path) -> None:
     one_bit = "self._sent[order.sends[0].slot][order.sends[0].size - 1] ^= 1"
     said = wayward(folder, one_bit)
@@ -302,30 +325,34 @@ def test_wrong_bytes_are_noticed_and_who_sent_them_is_named(folder: Path) -> Non
     assert any("other bytes" in s.get("aside", "") for s in last["samples"])
 
 
+def of_an_environment(
+    folder: Path, rank: int, *, of: int = 2, timeout: str = "3s", port: int | None = None
+) -> subprocess.Popen[str]:
+    """A process as srun would start it, where no parent watches."""
+    known = ("0", "1", "4")[:of]
+    options = ("--timeout", timeout, "--min-duration", "1ms", "--endpoints", ",".join(known))
+    return subprocess.Popen(
+        [*COMMAND, *options, "--backend", "gloo"],
+        cwd=folder,
+        env=os.environ
+        | {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(of),
+            "LOCAL_RANK": str(rank),
+            "LOCAL_WORLD_SIZE": str(of),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port or 20_000 + os.getpid() % 10_000),
+            "GLOO_SOCKET_IFNAME": "lo",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 @pytest.fixture
 def ranks_of_an_environment(folder: Path) -> Iterator[list[subprocess.Popen[str]]]:
-    """Two processes as torchrun would start them, where no parent watches."""
-    port = 20_000 + os.getpid() % 10_000
-    options = ("--timeout", "3s", "--min-duration", "1ms", "--endpoints", "0,1")
-    processes = [
-        subprocess.Popen(
-            [*COMMAND, *options, "--backend", "gloo"],
-            cwd=folder,
-            env=os.environ
-            | {
-                "RANK": str(rank),
-                "WORLD_SIZE": "2",
-                "LOCAL_RANK": str(rank),
-                "LOCAL_WORLD_SIZE": "2",
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
+    processes = [of_an_environment(folder, rank) for rank in range(2)]
     yield processes
     for process in processes:
         if process.poll() is None:
@@ -338,6 +365,7 @@ def test_without_a_parent_time_runs_out(
 ) -> None:
     first, second = ranks_of_an_environment
     wait_for_batches_of_two(first, folder)
+    assert listening([first.pid, second.pid]) == {"0100007F"}
     os.kill(second.pid, signal.SIGSTOP)
     _, errors = first.communicate(timeout=PATIENCE_S)
     assert first.returncode == 2
@@ -353,3 +381,42 @@ def wait_for_batches_of_two(process: subprocess.Popen[str], folder: Path) -> Non
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
         time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        # Of a complaint that all have, one line will do.
+        ([0, 2], {0: "rank 1 (gpu1) did not come within 5 s"}),
+        ([0], {0: "rank 1 (gpu1), rank 2 (gpu4) did not come within 5 s"}),
+        ([1], {1: "rank 1 did not reach rank 0 at 127.0.0.1:{port} within 5 s: {refused}"}),
+    ],
+    ids=["one", "all-others", "the-first"],
+)
+def test_who_does_not_come_is_named(folder: Path, who: list[int], said: dict[int, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    processes = {r: of_an_environment(folder, r, of=3, timeout="1s", port=port) for r in who}
+    for rank, process in processes.items():
+        _, errors = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 2, errors
+        expected = said.get(rank)
+        assert errors == (
+            ""
+            if expected is None
+            else f"topocal: {expected}; see what became of the other ranks\n".format(
+                port=port, refused=os.strerror(errno.ECONNREFUSED)
+            )
+        )
+
+
+def test_a_port_that_is_taken_is_told(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+        first = of_an_environment(folder, 0, port=port)
+        _, errors = first.communicate(timeout=PATIENCE_S)
+    assert first.returncode == 2
+    assert errors == (
+        f"topocal: rank 0 cannot listen at 127.0.0.1:{port}: address already in use; "
+        "set MASTER_PORT to a free port, the same everywhere\n"
+    )

@@ -63,7 +63,11 @@ MinDuration: TypeAlias = Annotated[
 ]
 Timeout: TypeAlias = Annotated[
     str,
-    typer.Option(metavar="TIME", help="How long a process may be silent before it counts as hung."),
+    typer.Option(
+        metavar="TIME",
+        help="How long a process may be silent before it counts as hung; five times as long to "
+        "come at the start.",
+    ),
 ]
 Resume: TypeAlias = Annotated[
     bool,
