@@ -76,7 +76,7 @@ def test_nvlinks_of_different_rates() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (LIST + "GPU 1: NVIDIA A30 (UUID: GPU-1)\n", "x:6: lists GPU 1 twice"),
+        (LIST + "GPU 1: NVIDIA A30 (UUID: GPU-9)\n", "x:6: lists GPU 1 twice"),
         ("GPU 0: A (UUID: G)\n\t Link 0: fast\n", "x:2: NVLink 0 of GPU 0 has no rate"),
         ("GPU 0: A (UUID: G)\n\t Link 0: 25_GB/s\n", "x:2: NVLink 0 of GPU 0 has no rate"),
     ],

@@ -1,8 +1,9 @@
 """Files of any kind as one question: what was measured, on which machine, and what is passed over.
 
-Data flows so: each file is told by its content; topologies are merged, measurements loaded.  A file
-whose figures no fit can use is passed over where others have some, and so are figures of host
-memory where the topology shows none; both are told.
+Data flows so: each file is told by its content, and one paste may be both; topologies are merged,
+measurements loaded.  What the importers have to say of a file is told.  A file whose figures no fit
+can use is passed over where others have some, and so are figures of host memory where the topology
+shows none; both are told, too.
 """
 
 from __future__ import annotations
@@ -59,13 +60,14 @@ def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
     from topocal.machine import find_topology
     from topocal.measure.importers.registry import sniff_or_none
     from topocal.measure.load import load
-    from topocal.topo.errors import FormatError, InputError, file_words
+    from topocal.topo.errors import FormatError, InputError, TopologyError, file_words
     from topocal.topo.merge import merge
     from topocal.topo.readers.archive import is_tar
     from topocal.topo.readers.reader import decode_text
-    from topocal.topo.readers.registry import parse_any, parse_content
+    from topocal.topo.readers.registry import is_topology, parse_any, parse_content
 
     measured: list[Path] = []
+    passed_over: list[str] = []
     machines: list[Topology] = [] if topology is None else [find_topology(topology)]
     for path in files:
         content, file = _unpacked(path), file_words(path)
@@ -73,19 +75,23 @@ def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
             machines.append(parse_content(content, file=file))
             continue
         text = decode_text(content, file=file)
-        if sniff_or_none(text) is None:
-            try:
-                machines.append(parse_any(text, file=file))
-                continue
-            except FormatError:
-                # Not a topology: the loader says what is wrong with it as a measurement.
-                pass
-        measured.append(path)
+        is_measured = sniff_or_none(text) is not None
+        try:
+            machines.append(parse_any(text, file=file))
+        except (FormatError, TopologyError) as error:
+            # Where it is no measurement either, the loader says what is wrong with it.
+            if is_measured and is_topology(text):
+                name = file_words(path.name)
+                passed_over.append(f"{name}: no topology could be read in it: {error.what}")
+            is_measured = True
+        if is_measured:
+            measured.append(path)
     if not measured:
         raise InputError(
             "no measurements among the files", remedy="give a table or a tool's output"
         )
     usable, notes = _usable(measured)
+    notes = passed_over + notes
     machine = machines[0] if len(machines) == 1 else merge(machines).topology if machines else None
     measurements = load(usable)
     if machine is not None:
@@ -95,7 +101,7 @@ def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
 
 
 def _usable(files: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """The files that hold samples, and a note on each other one; all of them where none does."""
+    """The files that hold samples (all of them where none does), and what is to be told of each."""
     from topocal.measure.importers.registry import import_any, sniff_or_none
     from topocal.topo.errors import file_words
     from topocal.topo.readers.reader import decode_text
@@ -105,9 +111,11 @@ def _usable(files: Sequence[Path]) -> tuple[list[Path], list[str]]:
         file = file_words(path)
         text = decode_text(_unpacked(path), file=file)
         if sniff_or_none(text) is not None:
-            groups = import_any(text, file=file).groups
-            if not any(g.measurements.samples for g in groups if g.default):
-                reasons = [r.reason for g in groups for r in g.readings]
+            found = import_any(text, file=file)
+            told = f"{file_words(path.name)}: " if len(files) > 1 else ""
+            notes += [told + note for note in found.notes]
+            if not any(g.measurements.samples for g in found.groups if g.default):
+                reasons = [r.reason for g in found.groups for r in g.readings]
                 why = f": {reasons[0]}" if reasons else ""
                 notes.append(
                     f"{file_words(path.name)}: no figure that a fit can use, passed over{why}"

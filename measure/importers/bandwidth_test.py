@@ -18,7 +18,7 @@ from topocal.measure.importers.figures import alone, is_rate, to_number
 from topocal.measure.importers.imported import Draft, Imported, Reading
 from topocal.measure.importers.importer import Importer
 from topocal.measure.samples import Sample
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.units import rate_unit_Bps
 
 __all__ = ["BANDWIDTH_TEST", "looks_like_bandwidth_test", "parse_bandwidth_test"]

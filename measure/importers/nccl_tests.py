@@ -14,11 +14,17 @@ scatter    the root sends ``size / ranks`` to every rank
 All others (all_reduce, broadcast …) run as rings, trees or in switches as the library
 sees fit; their bus bandwidth is kept as a reading.  Out-of-place figures are used,
 in-place ones kept beside them.  Rows with wrong results are set aside.
+
+Posts lose the command line and the ``#`` before the head, so the test's name is looked for
+in all that stands above a table, and where ``sendrecv`` is the only test that prints such a
+row, the row tells.  A build without MPI runs once per process, each counting from rank 0: its
+figures cross no process, and rows of several run into one another.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -29,9 +35,10 @@ from topocal.measure.importers.figures import moved, number, to_number
 from topocal.measure.importers.imported import Draft, Imported, Reading
 from topocal.measure.importers.importer import Importer
 from topocal.measure.importers.json_text import begins_json, find_json
+from topocal.measure.importers.visible_devices import VisibleDevices
 from topocal.measure.samples import Sample
 from topocal.topo.errors import one_line
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.readers.pci import normal_bus_id
 from topocal.topo.units import BYTES_PER_GB, format_bytes
 
@@ -43,22 +50,48 @@ _TEST: Final = re.compile(
     r"\b(all_reduce|all_gather|alltoallv?|broadcast|gather|hypercube|reduce|reduce_scatter"
     r"|scatter|sendrecv)_perf(?:_mpi)?\b"
 )
+_SAID: Final = re.compile(
+    r"(?<![\w/.\-])(all[_ -]?reduce|all[_ -]?gather|all[_ -]?to[_ -]?all|broadcast"
+    r"|reduce[_ -]?scatter|send[_ -]?recv|gather|scatter)(?![\w/.\-])",
+    re.IGNORECASE,
+)
+"""A test's name in what somebody wrote above its table."""
+
+_NAMES: Final = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "alltoall": "alltoall",
+    "broadcast": "broadcast",
+    "reducescatter": "reduce_scatter",
+    "sendrecv": "sendrecv",
+    "gather": "gather",
+    "scatter": "scatter",
+}
+_LONGEST_HEADING: Final = 120
 _RANK: Final = re.compile(
-    r"#\s{0,8}Rank\s{1,8}([0-9]{1,6})\s{1,8}(?:Group\s{1,8}[0-9]{1,6}\s{1,8})?Pid\s{1,8}[0-9]{1,9}"
+    r"\s{0,40}#?\s{0,8}\bRank\s{1,8}([0-9]{1,6})\s{1,8}(?:Group\s{1,8}[0-9]{1,6}\s{1,8})?Pid\s{1,8}([0-9]{1,9})"
     r"\s{1,8}on\s{1,12}(\S{1,200})\s{1,8}device\s{1,8}([0-9]{1,4})\s{1,8}\[([0-9a-fA-Fx:.]{1,20})\]"
     r"\s{0,8}(.{0,100})"
 )
 _COUNTS: Final = re.compile(
-    r"#\s{0,8}nThreads?:?\s{1,4}([0-9]{1,5})\s{1,4}nGpus:?\s{1,4}([0-9]{1,5})"
+    r"#?\s{0,8}\bnThreads?:?\s{1,4}([0-9]{1,5})\s{1,4}nGpus:?\s{1,4}([0-9]{1,5})"
 )
-_HEADER: Final = re.compile(r"#\s{1,40}size\s{1,40}count\b.{0,400}\bbusbw\b")
+_HEADER: Final = re.compile(r"\s{0,40}#?\s{1,40}size\s{1,40}count\b.{0,400}\bbusbw\b")
 _TEXT: Final = re.compile(
-    r"^#\s{0,8}nThreads?:?\s{1,4}[0-9]{1,5}\s{1,4}nGpus|^#\s{1,40}size\s{1,40}count\b", re.MULTILINE
+    r"^[ \t]{0,40}#?[ \t]{0,8}nThreads?:?[ \t]{1,4}[0-9]{1,5}[ \t]{1,4}nGpus"
+    r"|^[ \t]{0,40}#?[ \t]{1,40}size[ \t]{1,40}count\b.{0,400}\bbusbw\b",
+    re.MULTILINE,
 )
 _MOST_RANKS: Final = 128
 """For a pattern of all pairs; more than a switched domain of 72 needs."""
 
 _NOT_PATTERN: Final = "which bytes go where is the library's choice and not in the output"
+_NOT_NAMED: Final = "the output does not say which test it is of: give the command line, too"
+_NO_RANKS: Final = "the output does not say which GPUs took part"
+_APART: Final = (
+    "several processes ran each on their own, as nccl-tests without MPI does: nothing went from "
+    "one to the other"
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,6 +112,16 @@ class _Run:
 
     count: int | None = None
     rows: list[_Row] = field(default_factory=list)
+    pids: dict[tuple[int, str, str], None] = field(default_factory=dict)
+    """Ranks with host and process; a rank that stands twice is of another run."""
+
+    sends_to_next: bool = True
+    """Whether all rows are such as only sendrecv prints."""
+
+    @property
+    def processes(self) -> int:
+        """Runs that print into one another."""
+        return max(Counter(rank for rank, _, _ in self.pids).values(), default=1)
 
 
 def looks_like_nccl_tests(text: str) -> bool:
@@ -107,30 +150,42 @@ def parse_nccl_tests(text: str, *, file: str) -> Imported:
 
 def _from_text(draft: Draft, text: str) -> list[_Run]:
     runs: list[_Run] = []
-    test, columns = "", list[str]()
+    test, said, columns = "", "", list[str]()
+    visible = VisibleDevices()
     for number_of_line, line in enumerate(plain_lines(text), start=1):
-        if not line.lstrip().startswith("#"):
-            named = _TEST.search(line)
-            if named:
-                test = named[1]
-            elif runs and columns:
-                _add_row(runs[-1], line, columns, number_of_line)
-            continue
-        if named := _TEST.search(line):
+        visible.read(line)
+        if counts := _COUNTS.search(line):
+            if runs and not runs[-1].ranks and not runs[-1].rows:
+                # Another process says the same.
+                test = test or runs.pop().test
+            runs.append(_Run(test=test or said, count=int(counts[1]) * int(counts[2])))
+            test, said, columns = "", "", []
+        elif rank := _RANK.match(line):
+            if runs:
+                device = visible.of(rank[4])
+                runs[-1].pids[int(rank[1]), rank[3], rank[2]] = None
+                _add_rank(draft, runs, int(rank[1]), rank[3], device, rank[5], rank[6])
+        elif _HEADER.match(line):
+            if not runs or runs[-1].rows:
+                runs.append(_Run(test=test or said))
+                test, said = "", ""
+            columns = line.replace("#wrong", "wrong").replace("#", " ").split()
+        elif named := _TEST.search(line):
             if "concluded" not in line:
                 test = named[1]
-        elif counts := _COUNTS.search(line):
-            runs.append(_Run(test=test, count=int(counts[1]) * int(counts[2])))
-            test, columns = "", []
-        elif rank := _RANK.search(line):
-            _add_rank(draft, runs, int(rank[1]), rank[2], rank[3], rank[4], rank[5])
-        elif _HEADER.search(line):
-            if not runs or columns:
-                runs.append(_Run(test=test))
-            columns = line.replace("#wrong", "wrong").replace("#", " ").split()
-        if test and runs and not runs[-1].test:
+            elif runs:
+                runs[-1].test = runs[-1].test or named[1]
+        elif not (runs and columns and _add_row(runs[-1], line, columns, number_of_line)):
+            said = _said(line) or said
+        if test and runs and not runs[-1].test and not runs[-1].rows:
             runs[-1].test, test = test, ""
     return [r for r in runs if r.rows]
+
+
+def _said(line: str) -> str:
+    """The one test that a heading is about."""
+    found = {re.sub("[_ -]", "", m[1].lower()) for m in _SAID.finditer(line[:_LONGEST_HEADING])}
+    return _NAMES[found.pop()] if len(found) == 1 and len(line) <= _LONGEST_HEADING else ""
 
 
 def _add_rank(
@@ -145,15 +200,18 @@ def _add_rank(
         draft.devices[f"gpu{int(device)}"] = known
 
 
-def _add_row(run: _Run, line: str, columns: Sequence[str], number_of_line: int) -> None:
-    """A row of results; columns are counted from the right, where none is ever blank."""
+def _add_row(run: _Run, line: str, columns: Sequence[str], number_of_line: int) -> bool:
+    """Take a row of results, if a line is one.
+
+    Columns are counted from the right, where none is ever blank.
+    """
     words = line.split()
     size = to_number(words[0]) if words else None
     times = [k - len(columns) for k, c in enumerate(columns) if c in ("time", "cputime")]
     if size is None or size <= 0 or not times or len(words) < 4 - times[0] - 2:
-        return
+        return False
     if len(words) > len(columns) or len(words) < -times[0]:
-        return
+        return False
     timings = []
     for at in times:
         figures = [to_number(words[at + k]) if at + k < 0 else None for k in (0, 2, 3)]
@@ -164,6 +222,9 @@ def _add_row(run: _Run, line: str, columns: Sequence[str], number_of_line: int) 
         found = to_number(words[-at]) if at <= len(words) else None
         root = int(found) if found is not None and abs(found) < 1e6 else -1
     run.rows.append(_Row(size_bytes=size, root=root, timings=timings, line=number_of_line))
+    rates = [to_number(words[times[0] + k]) if times[0] + k < 0 else None for k in (1, 2)]
+    run.sends_to_next &= "none" in words and root == -1 and rates[0] == rates[1] is not None
+    return True
 
 
 def _from_json(draft: Draft, text: str) -> list[_Run]:
@@ -197,6 +258,7 @@ def _from_json(draft: Draft, text: str) -> list[_Run]:
                         str(device.get("device_info"))[:100],
                     )
         run.rows = [row for r in results if (row := _json_row(r, line)) is not None]
+        run.sends_to_next = False
     return [r for r in runs if r.rows]
 
 
@@ -231,9 +293,23 @@ def _json_row(result: Any, line: int) -> _Row | None:
 
 
 def _add_run(draft: Draft, run: _Run) -> None:
+    reason = _NOT_PATTERN
+    if run.processes > 1:
+        reason = _APART
+        draft.note(
+            f"{run.processes} processes each count their ranks from 0: nccl-tests was built "
+            "without MPI or not started by its launcher, so each ran on its own GPUs and nothing "
+            "went from one to the other"
+        )
+    if not run.test and run.sends_to_next:
+        run.test = "sendrecv"
+        draft.note("the output does not name its test: only sendrecv prints such rows")
     test = run.test or "a test that is not named"
     names = _names(draft, run)
     moving = run.test in ("sendrecv", "alltoall", "gather", "scatter") and len(names) >= 2
+    if not moving and len(names) < 2 and run.processes == 1:
+        reason = _NO_RANKS
+    moving = moving and run.processes == 1
     if moving and len(names) > _MOST_RANKS:
         draft.note(f"{test}: patterns of more than {_MOST_RANKS} ranks are not read")
         moving = False
@@ -249,7 +325,7 @@ def _add_run(draft: Draft, run: _Run) -> None:
                 what=f"{test} bus bandwidth at {format_bytes(row.size_bytes)}",
                 value=bandwidth * BYTES_PER_GB,
                 unit="B/s",
-                reason=_NOT_PATTERN,
+                reason=reason if run.test else _NOT_NAMED,
                 where=draft.where(row.line),
             )
             for row in run.rows

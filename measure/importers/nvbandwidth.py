@@ -19,7 +19,7 @@ from topocal.measure.importers.nvbandwidth_tests import Table, add_tests, rows_a
 from topocal.measure.importers.text_matrix import MAX_COLUMNS, header_names, read_matrix
 from topocal.topo.endpoint_names import canonical_endpoint
 from topocal.topo.errors import one_line
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.readers.pci import normal_bus_id
 
 __all__ = ["NVBANDWIDTH", "looks_like_nvbandwidth", "parse_nvbandwidth"]

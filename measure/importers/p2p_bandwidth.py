@@ -7,6 +7,10 @@ directions over the time until both are done, so the sum, and both cells of a pa
 repeats of one thing.  The diagonal counts reads and writes of a GPU's own memory and is
 no transfer.  Latencies become alphas; where the tool prints two tables, the one that the
 GPU's clock measured.  Sizes are not printed.
+
+Devices are numbered within ``CUDA_VISIBLE_DEVICES``: where the paste shows how that was set,
+they get the numbers of the machine.  Runs of different GPUs are used together, of several
+runs of the same ones one.
 """
 
 from __future__ import annotations
@@ -14,16 +18,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
 from typing import Final
 
 from topocal.measure.importers.imported import Draft, Imported, Latency
 from topocal.measure.importers.importer import Importer
 from topocal.measure.importers.pair_table import pair_samples
 from topocal.measure.importers.text_matrix import Matrix, header_names, read_matrix
+from topocal.measure.importers.visible_devices import VisibleDevices
 from topocal.topo.endpoint_names import canonical_endpoint
 from topocal.topo.errors import UnitError
-from topocal.topo.readers.matrix_text import plain_lines
-from topocal.topo.units import rate_unit_Bps
+from topocal.topo.readers.paste import plain_lines
+from topocal.topo.units import format_rate, rate_unit_Bps
 
 __all__ = ["P2P_BANDWIDTH", "looks_like_p2p_bandwidth", "parse_p2p_bandwidth"]
 
@@ -31,12 +38,12 @@ TITLE: Final = "p2pBandwidthLatencyTest"
 
 _BANDWIDTH: Final = re.compile(
     r"(Uni|Bi)directional\s{1,4}P2P=(Enabled|Disabled)\s{1,4}Bandwidth"
-    r"(?:\s{0,4}\(P2P\s{1,4}(Writes|Reads)\))?\s{1,4}Matrix\s{0,4}\(([^()]{1,16})\)",
+    r"(?:\s{0,4}\(P2P\s{1,4}(Writes|Reads)\))?(?:\s{1,4}Matrix)?\s{0,4}\(([^()]{1,16})\)",
     re.IGNORECASE,
 )
 _LATENCY: Final = re.compile(
     r"P2P=(Enabled|Disabled)\s{1,4}Latency(?:\s{0,4}\(P2P\s{1,4}(Writes|Reads)\))?"
-    r"\s{1,4}Matrix\s{0,4}\((us|ns|ms)\)",
+    r"(?:\s{1,4}Matrix)?\s{0,4}\((us|ns|ms)\)",
     re.IGNORECASE,
 )
 _CONNECTIVITY: Final = re.compile(r"P2P\s{1,4}Connectivity\s{1,4}Matrix", re.IGNORECASE)
@@ -51,6 +58,9 @@ _DEVICE: Final = re.compile(
 )
 _BANNER: Final = re.compile(r"\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]", re.IGNORECASE)
 _KERNEL_COPY: Final = re.compile(r"p2pBandwidthLatencyTest\b.{0,200}--sm_copy")
+_SLOWER: Final = 0.8
+"""Rate with peer access over the one without from which on the difference is no noise."""
+
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3}
 
 
@@ -61,7 +71,10 @@ class _State:
     run: int = 1
     seen: set[tuple[str, ...]] = field(default_factory=set)
     kernel: bool = False
+    visible: VisibleDevices = field(default_factory=VisibleDevices)
     cannot: set[tuple[str, str]] = field(default_factory=set)
+    buses: dict[int, set[str]] = field(default_factory=dict)
+    most_devices: int = 0
 
     def begin(self, what: tuple[str, ...], *, banner: bool = False) -> None:
         """A table, or the tool's first line; one that was there before begins a new run."""
@@ -71,6 +84,17 @@ class _State:
             self.seen = set()
         if not banner:
             self.seen.add(what)
+
+    def called(self, number: str) -> str:
+        """The endpoint that the tool's number stands for."""
+        return canonical_endpoint(self.visible.of(number))
+
+    def name(self, matrix: Matrix) -> None:
+        """Give a table the names of its endpoints."""
+        self.most_devices = max(self.most_devices, len(matrix.columns))
+        matrix.columns = [self.called(c) for c in matrix.columns]
+        for row in matrix.rows:
+            row.name = self.called(row.name)
 
 
 def looks_like_p2p_bandwidth(text: str) -> bool:
@@ -108,6 +132,7 @@ def parse_p2p_bandwidth(text: str, *, file: str) -> Imported:
             found = _table_below(lines, at, file)
             if found is not None:
                 matrix, at = found
+                state.name(matrix)
                 state.cannot |= {
                     (row.name, column)
                     for row in matrix.rows
@@ -117,25 +142,29 @@ def parse_p2p_bandwidth(text: str, *, file: str) -> Imported:
         elif _BANNER.search(line):
             state.begin((), banner=True)
         elif access := _ACCESS.match(line):
-            state.cannot.add((str(int(access[1])), str(int(access[2]))))
+            state.cannot.add((state.called(access[1]), state.called(access[2])))
         elif device := _DEVICE.match(line):
-            name = canonical_endpoint(device[1])
+            name = state.called(device[1])
             domain, bus, slot = (int(device[k], 16) for k in (5, 3, 4))
-            draft.devices[name] = {
-                "model": device[2].strip(),
-                "bus_id": f"{domain:04x}:{bus:02x}:{slot:02x}.0",
-            }
-        elif _KERNEL_COPY.search(line):
+            bus_id = f"{domain:04x}:{bus:02x}:{slot:02x}.0"
+            draft.devices[name] = {"model": device[2].strip(), "bus_id": bus_id}
+            state.buses.setdefault(state.run, set()).add(bus_id)
+        elif not state.visible.read(line) and _KERNEL_COPY.search(line):
             state.kernel = True
-    draft.no_peer.extend(
-        (canonical_endpoint(a), canonical_endpoint(b)) for a, b in sorted(state.cannot)
-    )
+    if not draft.groups and state.most_devices == 1:
+        raise draft.fail(
+            "is of one GPU, which copies to none", remedy="run it on a machine with several GPUs"
+        )
+    draft.no_peer.extend(sorted(state.cannot))
     if state.cannot:
         draft.note(
             f"{len(state.cannot)} pairs have no peer access: their bytes go through the host, "
             "whatever a table's title says"
         )
-    draft.prefer_one_run()
+    _note_slower_peers(draft)
+    if not _runs_are_of_different_gpus(draft):
+        _note_other_gpus(draft, state)
+        draft.prefer_one_run()
     _prefer_peer_access(draft)
     return draft.done()
 
@@ -171,9 +200,10 @@ def _add_bandwidth(
         unit = rate_unit_Bps(title[4].strip())
     except UnitError as error:
         raise UnitError(error.what, where=draft.where(end), remedy=error.remedy) from error
-    samples = pair_samples(draft, matrix, unit, both_ways=way == "bi", backwards=reads)
     for sentence in matrix.damage(f"the table {label!r}"):
         draft.note(sentence)
+    state.name(matrix)
+    samples = pair_samples(draft, matrix, unit, both_ways=way == "bi", backwards=reads)
     draft.add(label, samples, conditions=conditions)
 
 
@@ -191,6 +221,9 @@ def _add_latencies(
         matrix, at = found
         by_cpu = lines[matrix.line - 1].split()[:1] == ["CPU"]
         label = f"P2P {title[1].lower()}, latency" + (" on the host's clock" if by_cpu else "")
+        for sentence in matrix.damage(f"the table {label!r}"):
+            draft.note(sentence)
+        state.name(matrix)
         latencies = [
             Latency(
                 source=canonical_endpoint(column if reads else row.name),
@@ -202,10 +235,51 @@ def _add_latencies(
             for column, cell in zip(matrix.columns, row.cells, strict=True)
             if column != row.name and cell and 0 < cell * unit < 1e3
         ]
-        for sentence in matrix.damage(f"the table {label!r}"):
-            draft.note(sentence)
         draft.add(label, latencies=latencies, conditions=conditions, default=not by_cpu)
     return at
+
+
+def _runs_are_of_different_gpus(draft: Draft) -> bool:
+    """Whether there are several runs and no GPU is in two of them."""
+    endpoints: dict[str, set[str]] = {}
+    for g in draft.groups:
+        endpoints.setdefault(g.conditions["run"], set()).update(g.measurements.endpoints)
+    all_of_them = set().union(*endpoints.values())
+    return len(endpoints) > 1 and len(all_of_them) == sum(map(len, endpoints.values()))
+
+
+def _note_other_gpus(draft: Draft, state: _State) -> None:
+    """Runs of other GPUs that have the same numbers."""
+    buses = list(state.buses.values())
+    if any(one != other for one, other in pairwise(buses)):
+        draft.note(
+            "the runs are of different GPUs, each counted from 0: say which in a line "
+            "CUDA_VISIBLE_DEVICES=… before each run, or give each run its own file"
+        )
+
+
+def _note_slower_peers(draft: Draft) -> None:
+    """Say so where peer access makes copies slower."""
+    rates: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
+    for g in draft.groups:
+        if g.conditions.get("direction") == "one way" and g.conditions.get("operation") != "read":
+            of_group = rates.setdefault((g.conditions["run"], g.conditions["p2p"]), {})
+            of_group |= {s.pattern.pairs[0]: s.throughput_Bps for s in g.measurements.samples}
+    denied = {pair for a, b in draft.no_peer for pair in ((a, b), (b, a))}
+    for (run, p2p), direct in rates.items():
+        without = rates.get((run, "off"), {})
+        both = [pair for pair in direct if pair in without and pair not in denied]
+        if p2p == "off" or not both:
+            continue
+        if median(direct[pair] / without[pair] for pair in both) < _SLOWER:
+            fast, slow = (
+                format_rate(median(of[pair] for pair in both)) for of in (without, direct)
+            )
+            draft.note(
+                f"with peer access copies between GPUs run at {slow}, without it at {fast}: "
+                "something on the direct way holds them back, as PCIe access control (ACS), an "
+                "IOMMU or virtualisation does"
+            )
 
 
 def _prefer_peer_access(draft: Draft) -> None:

@@ -21,7 +21,7 @@ from topocal.measure.importers.text_matrix import MAX_COLUMNS, Matrix, header_na
 from topocal.measure.samples import Measurements, Sample
 from topocal.topo.endpoint_names import canonical_endpoint
 from topocal.topo.errors import InputError, UnitError
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.units import BYTES_PER_GB, rate_unit_Bps
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from topocal.measure.importers.bandwidth_test import BANDWIDTH_TEST
 from topocal.measure.importers.comm_scope import COMM_SCOPE
@@ -20,6 +21,7 @@ from topocal.measure.importers.superbench_copy import SUPERBENCH_COPY
 from topocal.measure.importers.taccl import TACCL
 from topocal.measure.importers.transferbench import TRANSFERBENCH
 from topocal.topo.errors import FormatError, InputError, Where, one_line
+from topocal.topo.readers.paste import undress
 from topocal.topo.readers.reader import read_text
 
 __all__ = ["IMPORTERS", "import_any", "import_file", "sniff", "sniff_or_none"]
@@ -42,9 +44,14 @@ IMPORTERS: tuple[Importer, ...] = (
 """In the order they are asked: the most particular first."""
 
 
+_NAMELESS: Final = (SHIFT_RATES, RATE_TABLE, PAIR_TABLE)
+"""Kinds that no tool's words tell: asked last, when what surrounds a paste is off as well."""
+
+
 def sniff_or_none(text: str) -> Importer | None:
     """The importer for a text, by its content; ``None`` when there is none."""
-    return next((i for i in IMPORTERS if i.looks_like(text)), None)
+    found = _sniff(text)
+    return None if found is None else found[0]
 
 
 def sniff(text: str, *, file: str) -> Importer:
@@ -55,14 +62,29 @@ def sniff(text: str, *, file: str) -> Importer:
     FormatError
         When no importer knows it.
     """
-    found = sniff_or_none(text)
-    if found is not None:
-        return found
-    raise FormatError(
-        f"is no measurement of a known kind (begins with {one_line(text[:60])!r})",
-        where=Where(file=file),
-        remedy="name its kind, one of " + ", ".join(i.name for i in IMPORTERS),
-    )
+    return _sniff_or_fail(text, file)[0]
+
+
+def _sniff(text: str) -> tuple[Importer, str] | None:
+    """The importer, and the text as it is or without what surrounds it."""
+    named = [i for i in IMPORTERS if i not in _NAMELESS]
+    for importers, prepare in ((named, str), (named, undress), (_NAMELESS, str)):
+        shape = prepare(text)
+        for importer in importers:
+            if importer.looks_like(shape):
+                return importer, shape
+    return None
+
+
+def _sniff_or_fail(text: str, file: str) -> tuple[Importer, str]:
+    found = _sniff(text)
+    if found is None:
+        raise FormatError(
+            f"is no measurement of a known kind (begins with {one_line(text[:60])!r})",
+            where=Where(file=file),
+            remedy="name its kind, one of " + ", ".join(i.name for i in IMPORTERS),
+        )
+    return found
 
 
 def import_any(text: str, *, file: str, kind: str | None = None) -> Imported:
@@ -76,7 +98,8 @@ def import_any(text: str, *, file: str, kind: str | None = None) -> Imported:
         When the text is of no known kind, or damaged.
     """
     if kind is None:
-        return sniff(text, file=file).parse(text, file=file)
+        importer, shape = _sniff_or_fail(text, file)
+        return importer.parse(shape, file=file)
     for importer in IMPORTERS:
         if importer.name == kind:
             return importer.parse(text, file=file)

@@ -22,7 +22,7 @@ from topocal.measure.importers.importer import Importer
 from topocal.measure.importers.text_matrix import Matrix, header_names, read_matrix
 from topocal.measure.samples import Sample
 from topocal.topo.errors import UnitError
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.units import BYTES_PER_GB, parse_bytes
 
 __all__ = ["ROCM_BANDWIDTH", "looks_like_rocm_bandwidth", "parse_rocm_bandwidth"]

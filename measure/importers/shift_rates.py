@@ -19,7 +19,7 @@ from topocal.measure.importers.tables import SIZE_WHEN_UNKNOWN_BYTES
 from topocal.measure.patterns import relay
 from topocal.topo.errors import UnitError
 from topocal.topo.flow import Pattern
-from topocal.topo.readers.matrix_text import MAX_LINES
+from topocal.topo.readers.paste import MAX_LINES
 from topocal.topo.units import rate_unit_Bps
 
 __all__ = ["SHIFT_RATES", "looks_like_shift_rates", "parse_shift_rates"]

@@ -20,7 +20,7 @@ from topocal.measure.importers.imported import Draft, Group, Imported, Reading
 from topocal.measure.importers.importer import Importer
 from topocal.measure.samples import Sample
 from topocal.topo.errors import Where
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.units import BYTES_PER_GB
 
 __all__ = ["SUPERBENCH_COPY", "looks_like_superbench_copy", "parse_superbench_copy"]

@@ -26,7 +26,7 @@ from topocal.measure.importers.transferbench_transfers import (
     is_transfer,
 )
 from topocal.measure.samples import Sample
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.units import BYTES_PER_GB
 
 __all__ = ["TRANSFERBENCH", "looks_like_transferbench", "parse_transferbench"]

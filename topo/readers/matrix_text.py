@@ -15,8 +15,10 @@ from itertools import islice, pairwise
 from typing import Final
 
 from topocal.topo.errors import FormatError, Where, one_line
+from topocal.topo.readers.glued_row import separated
+from topocal.topo.readers.paste import plain_lines
 
-__all__ = ["Affinity", "Block", "Row", "find_blocks", "is_class", "is_status", "plain_lines"]
+__all__ = ["Affinity", "Block", "Row", "find_blocks", "is_class", "is_status"]
 
 _CLASS: Final = re.compile(r"SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}")
 """SOC is what drivers before 2017 called SYS; PSB is PIX on one board."""
@@ -30,16 +32,11 @@ _ONE_CODE: Final = re.compile(r"X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}")
 
 _SURE_DEVICE: Final = re.compile(r"GPU[0-9]{1,4}|NIC[0-9]{1,4}|mlx[0-9]_(?:bond_?)?[0-9]{1,4}")
 _DEVICE: Final = re.compile(r"[A-Za-z][A-Za-z_.\-]{0,30}[0-9][\w.\-]{0,30}")
-_ANSI: Final = re.compile(r"\x1b?\[[0-9]{0,3}(?:;[0-9]{1,3}){0,4}[mK]|\x1b\([A-Z0-9]|\x1b")
 _COLUMN: Final = re.compile(r"CPU\s{0,4}Affinity|GPU\s{1,4}NUMA\s{0,4}ID|NUMA\s{0,4}(?:Affinity)?")
 _P2P_COMMAND: Final = re.compile(r"-p2p\s{1,8}-?([rwnap]{1,5})\b")
 _CPU_LIST: Final = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*")
 _NOT_AVAILABLE: Final = "N/A"
-_RULE: Final = " \t-=+:\u2500\u253c"
 _TAB_STOP: Final = 8
-MAX_LINES: Final = 200_000
-"""Of a log; a matrix further down is not looked for."""
-
 _MOST_RUNS: Final = 1_000
 _MOST_WORDS: Final = 2_000
 """Of a row; no machine has so many devices."""
@@ -68,17 +65,6 @@ def _codes(token: str) -> list[str]:
     if _is_code(token):
         return [token]
     return _ONE_CODE.findall(token) if _GLUED_CODES.fullmatch(token) else []
-
-
-def plain_lines(text: str) -> list[str]:
-    """The first lines, without terminal codes, table rules or exotic blanks."""
-    lines = []
-    for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
-        if "[" in line or "\x1b" in line:
-            line = _ANSI.sub("", line)
-        line = line.replace("\xa0", " ").replace("|", " ").replace("\u2502", " ")
-        lines.append("" if not line.strip(_RULE) else line.rstrip())
-    return lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +166,7 @@ def find_blocks(text: str, *, file: str) -> list[Block]:
     FormatError
         When a matrix has a cell that is no code.
     """
-    lines = plain_lines(text)
+    lines = [separated(line) for line in plain_lines(text)]
     blocks: list[Block] = []
     for first, raw in islice(_runs(lines), _MOST_RUNS):
         block = _Reading(raw, _headers_above(lines, first), file=file).block()

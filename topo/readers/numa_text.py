@@ -15,7 +15,7 @@ import msgspec
 
 from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FormatError, Where
-from topocal.topo.readers.matrix_text import MAX_LINES
+from topocal.topo.readers.paste import MAX_LINES
 from topocal.topo.readers.reader import Reader
 from topocal.topo.readers.sockets import MemoryNode, add_sockets
 from topocal.topo.topology import Topology

@@ -1,7 +1,9 @@
-"""``nvidia-smi -L`` and ``nvidia-smi nvlink -s``: which GPUs there are, and their NVLinks.
+"""``nvidia-smi -L`` and ``nvidia-smi nvlink``: which GPUs there are, and their NVLinks.
 
 Neither tells what is connected to what: the topology has the GPUs, and what is
-said of each as node attributes, for a merge with a file that has the links.
+said of each as node attributes, for a merge with a file that has the links.  Several
+lists of one machine (``-s``, ``-c``, ``-info`` one below the other) are read as one; of two
+lists of states the first counts.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, Final
 from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FormatError, UnitError, Where
 from topocal.topo.readers.class_matrix import MAX_DEVICES, some
-from topocal.topo.readers.matrix_text import MAX_LINES
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.readers.reader import Reader
 from topocal.topo.resource import NodeKind
 from topocal.topo.topology import Topology
@@ -23,10 +25,16 @@ from topocal.topo.units import format_rate, parse_rate
 
 __all__ = ["NVIDIA_LISTS", "looks_like_nvidia_list", "parse_nvidia_list"]
 
-_GPU: Final = re.compile(r"\s{0,8}GPU ([0-9]{1,4}): ([^()]{1,200})(?:\(UUID:[^)]{0,100}\))?\s*")
+_GPU: Final = re.compile(r"\s{0,8}GPU ([0-9]{1,4}): ([^()]{1,200})(?:\(UUID:([^)]{0,100})\))?\s*")
 _LIST: Final = re.compile(r"^\s{0,8}GPU [0-9]{1,4}: [^()\n]{1,200}\(UUID:", re.M)
 _MIG: Final = re.compile(r"\s{1,8}MIG\s{1,8}(\S{1,40})\s{1,40}Device\s{1,8}[0-9]{1,4}:.*")
 _LINK: Final = re.compile(r"\s{0,16}Link ([0-9]{1,3}): (.{1,60})")
+_CUT: Final = re.compile(r"\s{0,16}\[?\s{0,2}(?:\.{2,}|\u2026)\s{0,2}\]?\s*")
+"""A line by which somebody shortened a list."""
+
+_REMOTE: Final = re.compile(r"remote device", re.IGNORECASE)
+"""What ``nvlink -R`` has in place of a rate."""
+
 _IN_MIG: Final = re.compile(r"not supported for devices in MIG mode", re.IGNORECASE)
 _ALL_INACTIVE: Final = re.compile(r"all links are inactive", re.IGNORECASE)
 
@@ -35,11 +43,14 @@ _ALL_INACTIVE: Final = re.compile(r"all links are inactive", re.IGNORECASE)
 class _Gpu:
     number: int
     model: str
+    uuid: str
     mig: list[str] = field(default_factory=list)
     rates_Bps: list[float] = field(default_factory=list)
     inactive: int = 0
     without_links: bool = False
     hidden_links: bool = False
+    seen_links: set[int] = field(default_factory=set)
+    cut: bool = False
 
 
 def looks_like_nvidia_list(text: str) -> bool:
@@ -61,18 +72,10 @@ def parse_nvidia_list(text: str, *, file: str) -> Topology:
     """
     gpus: dict[int, _Gpu] = {}
     last: _Gpu | None = None
-    for number, line in enumerate(text.split("\n", MAX_LINES)[:MAX_LINES], 1):
+    for number, line in enumerate(plain_lines(text), 1):
         if found := _GPU.fullmatch(line):
-            last = _Gpu(int(found[1]), found[2].strip())
-            if last.number in gpus or len(gpus) >= MAX_DEVICES:
-                raise FormatError(
-                    f"lists GPU {last.number} twice"
-                    if last.number in gpus
-                    else f"lists more than {MAX_DEVICES} GPUs",
-                    where=Where(file=file, line=number),
-                    remedy="give the output of one machine",
-                )
-            gpus[last.number] = last
+            named = _Gpu(int(found[1]), found[2].strip(), (found[3] or "").strip())
+            last = _listed(gpus, named, Where(file=file, line=number))
         elif last is not None:
             _read_detail(line, last, Where(file=file, line=number))
     if not gpus:
@@ -97,12 +100,35 @@ def parse_nvidia_list(text: str, *, file: str) -> Topology:
     return builder.build()
 
 
+def _listed(gpus: dict[int, _Gpu], named: _Gpu, where: Where) -> _Gpu:
+    """The GPU that a line names: a new one, or one of which another list says more."""
+    if named.number not in gpus:
+        if len(gpus) >= MAX_DEVICES:
+            raise FormatError(
+                f"lists more than {MAX_DEVICES} GPUs",
+                where=where,
+                remedy="give the output of one machine",
+            )
+        gpus[named.number] = named
+    known = gpus[named.number]
+    if (known.model, known.uuid) != (named.model, named.uuid):
+        raise FormatError(
+            f"lists GPU {named.number} twice, with different names",
+            where=where,
+            remedy="give the output of one machine",
+        )
+    return known
+
+
 def _read_detail(line: str, gpu: _Gpu, where: Where) -> None:
     """A line below a GPU's."""
     if found := _MIG.fullmatch(line):
         gpu.mig.append(found[1])
     elif found := _LINK.fullmatch(line):
         what = found[2].strip()
+        if int(found[1]) in gpu.seen_links or _REMOTE.match(what):
+            return
+        gpu.seen_links.add(int(found[1]))
         if "inactive" in what.lower():
             gpu.inactive += 1
             return
@@ -118,20 +144,22 @@ def _read_detail(line: str, gpu: _Gpu, where: Where) -> None:
         gpu.hidden_links = True
     elif _ALL_INACTIVE.search(line):
         gpu.without_links = True
+    elif _CUT.fullmatch(line) and gpu.seen_links:
+        gpu.cut = True
 
 
 def _attributes(gpu: _Gpu) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if gpu.mig:
         found["mig"] = gpu.mig
-    if gpu.rates_Bps or gpu.inactive or gpu.without_links:
+    if (gpu.rates_Bps or gpu.inactive or gpu.without_links) and not gpu.cut:
         found["nvlinks"] = len(gpu.rates_Bps)
         if gpu.inactive:
             found["nvlinks_inactive"] = gpu.inactive
         if gpu.rates_Bps:
             found["nvlink_total_Bps"] = sum(gpu.rates_Bps)
-        if len(set(gpu.rates_Bps)) == 1:
-            found["nvlink_Bps"] = gpu.rates_Bps[0]
+    if len(set(gpu.rates_Bps)) == 1:
+        found["nvlink_Bps"] = gpu.rates_Bps[0]
     return found
 
 
@@ -148,7 +176,12 @@ def _note(builder: TopologyBuilder, gpu: _Gpu) -> None:
         )
     if gpu.hidden_links:
         builder.note(f"{name} is in MIG mode, which hides its NVLinks: unknown, not none")
-    if gpu.inactive:
+    if gpu.cut:
+        builder.note(
+            f"the list of the NVLinks of {name} is cut after {len(gpu.seen_links)}: how many there "
+            "are is unknown"
+        )
+    elif gpu.inactive:
         builder.note(
             f"{name} has {gpu.inactive} inactive NVLinks of {gpu.inactive + len(gpu.rates_Bps)}"
         )
@@ -159,7 +192,7 @@ def _note(builder: TopologyBuilder, gpu: _Gpu) -> None:
 
 NVIDIA_LISTS: Final = Reader(
     name="nvidia-list",
-    title="nvidia-smi -L and nvidia-smi nvlink -s",
+    title="nvidia-smi -L and nvidia-smi nvlink",
     looks_like=looks_like_nvidia_list,
     parse=parse_nvidia_list,
 )

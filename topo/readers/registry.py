@@ -27,6 +27,7 @@ from topocal.topo.readers.nccl_xml import NCCL_XML
 from topocal.topo.readers.numa_text import LSCPU, NUMACTL
 from topocal.topo.readers.nvidia_lists import NVIDIA_LISTS
 from topocal.topo.readers.nvidia_query import NVIDIA_QUERY
+from topocal.topo.readers.paste import undress
 from topocal.topo.readers.reader import MAX_FILE_BYTES, Reader, decode_text
 from topocal.topo.readers.rocm_showtopo import ROCM_SHOWTOPO
 from topocal.topo.readers.smi_errors import looks_like_tool_error, refuse_tool_error
@@ -37,7 +38,7 @@ from topocal.topo.readers.xpu_smi import XPU_SMI
 from topocal.topo.readers.xpu_smi_device import XPU_SMI_DEVICE
 from topocal.topo.topology import Topology
 
-__all__ = ["READERS", "parse_any", "parse_content", "read_any", "sniff"]
+__all__ = ["READERS", "is_topology", "parse_any", "parse_content", "read_any", "sniff"]
 
 READERS: tuple[Reader, ...] = (
     TOPOLOGY_JSON,
@@ -74,9 +75,28 @@ def sniff(text: str, *, file: str) -> Reader:
     FormatError
         When no reader knows it.
     """
-    for reader in READERS:
-        if reader.looks_like(text):
-            return reader
+    return _sniff(text, file=file)[0]
+
+
+def is_topology(text: str) -> bool:
+    """Whether some reader knows a text."""
+    return _known(text) is not None
+
+
+def _known(text: str) -> tuple[Reader, str] | None:
+    """The reader, and the text as it is or without what surrounds it."""
+    for prepare in (str, undress):
+        shape = prepare(text)
+        for reader in READERS:
+            if reader.looks_like(shape):
+                return reader, shape
+    return None
+
+
+def _sniff(text: str, *, file: str) -> tuple[Reader, str]:
+    found = _known(text)
+    if found is not None:
+        return found
     if looks_like_tool_error(text):
         refuse_tool_error(text, file=file)
     own = _OWN.search(text[:_HEAD]) if text.lstrip()[:1] == "{" else None
@@ -108,9 +128,9 @@ def parse_any(text: str, *, file: str, kind: str | None = None) -> Topology:
         raise InputError(
             f"unknown kind {one_line(kind)!r}", remedy="use one of " + ", ".join(known)
         )
-    reader = sniff(text, file=file) if kind is None else known[kind]
+    reader, shape = _sniff(text, file=file) if kind is None else (known[kind], text)
     try:
-        return reader.parse(text, file=file)
+        return reader.parse(shape, file=file)
     except TopologyError as error:
         # What a file describes contradicts itself: say which file.
         error.where = error.where or Where(file=file)

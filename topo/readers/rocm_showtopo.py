@@ -18,7 +18,7 @@ from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FormatError, Where, one_line
 from topocal.topo.readers.amd_pairs import AmdGpu, AmdPair, build_amd_topology, whole_number
 from topocal.topo.readers.class_matrix import MAX_DEVICES, some
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.readers.reader import Reader
 from topocal.topo.topology import Topology
 

@@ -37,8 +37,8 @@ _CLASSES: Final = {
     "SOC": PathClass.SYS,
 }
 _ROW: Final = re.compile(
-    r"(?:GPU|NIC)[0-9]{1,4}[ \t|\xa0\u2502]{1,400}"
-    r"(?:X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}|OK|CNS|GNS|TNS|NS|DR)\b"
+    r"(?:GPU|NIC)[0-9]{1,4}[ \t|\xa0\u2502]{0,400}"
+    r"(?:X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}|OK|CNS|GNS|TNS|NS|DR)(?![a-z])"
 )
 _LEGEND: Final = re.compile(r"^[ \t]{0,40}(NIC[0-9]{1,4})\s{0,8}:\s{0,8}([\w.\-]{1,64})\s*$", re.M)
 _NUMBERED: Final = re.compile(r"(GPU|NIC)([0-9]{1,4})")

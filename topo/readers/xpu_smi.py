@@ -36,7 +36,7 @@ from topocal.topo.readers.class_matrix import (
     some,
 )
 from topocal.topo.readers.from_classes import topology_from_classes
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.readers.reader import Reader
 from topocal.topo.resource import LinkKind, NodeKind, PathClass
 from topocal.topo.topology import Topology

@@ -17,7 +17,7 @@ from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FormatError, Where, one_line
 from topocal.topo.readers.amd_pairs import whole_number
 from topocal.topo.readers.class_matrix import MAX_DEVICES
-from topocal.topo.readers.matrix_text import MAX_LINES
+from topocal.topo.readers.paste import MAX_LINES
 from topocal.topo.readers.pci import normal_bus_id
 from topocal.topo.readers.reader import Reader
 from topocal.topo.resource import LinkKind, NodeKind
