@@ -352,7 +352,9 @@ def test_nvbandwidth_json_status_without_figures_is_told() -> None:
         {"name": "host_to_device_memcpy_ce", "bandwidth_matrix": [["1.5"]]},
     ]}}  # fmt: skip
     found = nvb(json.dumps(document))
-    assert found.notes == ("device_to_device_memcpy_read_ce has no figures (Waived)",)
+    assert found.notes == (
+        "device_to_device_memcpy_read_ce was waived: no two GPUs reach each other's memory",
+    )
 
 
 def test_nvbandwidth_damaged_json_names_the_line() -> None:

@@ -2,20 +2,28 @@
 
 What its tests measure stands in :mod:`topocal.measure.importers.nvbandwidth_tests`.  Text
 may have prompts around it and ``[...]`` where somebody cut it; in JSON figures may be
-numbers, texts or ``N/A``.
+numbers, texts or ``N/A``.  Where the line ``Running …`` is cut away, a table is of the test
+that its sum below names, else of the one that its title can only be of.  A multi-node run
+counts processes, and its head says which GPU of which host each has.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from topocal.measure.importers.figures import number
 from topocal.measure.importers.imported import Draft, Imported
 from topocal.measure.importers.importer import Importer
 from topocal.measure.importers.json_text import begins_json, find_json
-from topocal.measure.importers.nvbandwidth_tests import Table, add_tests, rows_are_host
+from topocal.measure.importers.nvbandwidth_tests import (
+    Table,
+    add_tests,
+    named_by_title,
+    rows_are_host,
+)
 from topocal.measure.importers.text_matrix import MAX_COLUMNS, header_names, read_matrix
 from topocal.topo.endpoint_names import canonical_endpoint
 from topocal.topo.errors import one_line
@@ -30,9 +38,18 @@ _DEVICE: Final = re.compile(
     r"\s{0,8}(?:Device )?([0-9]{1,4}): ([^():]{1,100}?)\s{0,4}"
     r"(?:\(([0-9A-Fa-f:.]{5,20})\).{0,200})?"
 )
+_PROCESS: Final = re.compile(
+    r"\s{0,8}Process ([0-9]{1,4}) \(([^()]{1,100})\): device ([0-9]{1,4}): ([^():]{1,100}?)\s{0,4}"
+    r"(?:\(([0-9A-Fa-f:.]{5,20})\).{0,200})?"
+)
+_SUM: Final = re.compile(r"\s{0,8}SUM ([a-z][a-z0-9_]{2,80}) [0-9]")
+_WAIVED: Final = re.compile(r"\s{0,8}Waiv(?:ing|ed) ([a-z][a-z0-9_]{2,80})\.?\s*")
+_WRONG_DATA: Final = re.compile(r"Invalid value when checking the pattern")
 _CUT: Final = re.compile(r"\[\s{0,2}(?:\.{3}|\u2026)\s{0,2}\]")
 _TEXT: Final = re.compile(
     r"^\s{0,8}Running [a-z0-9_]{3,80}_(?:ce|sm|latency|copy)\b|^\s{0,8}nvbandwidth Version:"
+    r"|^\s{0,8}SUM [a-z0-9_]{3,80}_(?:ce|sm|latency|copy)\b"
+    r"|^\s{0,8}Waiving [a-z0-9_]{3,80}_(?:ce|sm|latency|copy)\b"
     r"|memcpy (?:CE|SM) [CGA][A-Za-z ]{2,12}(?:\((?:row|column)\))? <?->? ",
     re.MULTILINE,
 )
@@ -57,34 +74,109 @@ def parse_nvbandwidth(text: str, *, file: str) -> Imported:
         When a figure is no rate.
     """
     draft = Draft(kind="nvbandwidth", title="nvbandwidth", file=file)
-    runs = _from_json(draft, text) if begins_json(text) else _from_text(draft, text)
-    for k, tests in enumerate(runs, start=1):
+    output = _Output(draft)
+    if begins_json(text):
+        _from_json(output, text)
+    else:
+        _from_text(output, text)
+    for k, tests in enumerate(output.runs, start=1):
         add_tests(draft, str(k), tests)
+    if not draft.groups and output.troubles:
+        what, remedy = output.troubles[0]
+        raise draft.fail(what, remedy=remedy)
     draft.prefer_one_run()
-    return draft.done()
+    names = output.names()
+    return draft.done().renamed(names) if names else draft.done()
 
 
-def _from_text(draft: Draft, text: str) -> list[dict[str, list[Table]]]:
-    lines = plain_lines(text)
-    runs: list[dict[str, list[Table]]] = [{}]
+@dataclass(slots=True)
+class _Output:
+    """What an output holds.
+
+    Attributes
+    ----------
+    runs
+        Tables by test; of several runs of the tool one below the other.
+    processes
+        Host, device and what is known of it, by the number of a multi-node run's process.
+    troubles
+        Tests without figures: why, and what to do.
+    """
+
+    draft: Draft
+    runs: list[dict[str, list[Table]]] = field(default_factory=lambda: [{}])
+    processes: dict[int, tuple[str, int]] = field(default_factory=dict)
+    troubles: list[tuple[str, str]] = field(default_factory=list)
+
+    def trouble(self, sentence: str, remedy: str = "run tests that the machine can do") -> None:
+        """A test that has no figures."""
+        self.troubles.append((sentence, remedy))
+        self.draft.note(sentence)
+
+    def names(self) -> dict[str, str]:
+        """What a multi-node run's GPUs are called, where there are several hosts."""
+        hosts = list(dict.fromkeys(host for host, _ in self.processes.values()))
+        if len(hosts) > 1:
+            self.draft.note(
+                "the hosts are called node0, node1, … in the order of their processes: "
+                + ", ".join(one_line(h) for h in hosts[:4])
+            )
+        return {
+            f"gpu{process}": f"node{hosts.index(host)}/gpu{device}"
+            if len(hosts) > 1
+            else f"gpu{device}"
+            for process, (host, device) in self.processes.items()
+        }
+
+    def device(self, line: str) -> bool:
+        """Take a line that tells a device; whether it is one."""
+        if process := _PROCESS.fullmatch(line):
+            number = process[1]
+            if len(self.processes) < MAX_COLUMNS:
+                self.processes[int(number)] = (process[2], int(process[3]))
+            self._know(number, process[4], process[5])
+            return True
+        if device := _DEVICE.fullmatch(line):
+            self._know(device[1], device[2], device[3])
+            return True
+        return False
+
+    def _know(self, number: str, model: str, bus: str | None) -> None:
+        known = {"model": model.strip()}
+        bus_id = normal_bus_id(bus or "")
+        if bus_id:
+            known["bus_id"] = bus_id
+        self.draft.devices[canonical_endpoint(number)] = known
+
+
+def _from_text(output: _Output, text: str) -> None:
+    draft, lines = output.draft, plain_lines(text)
     test, title, at = "", "", 0
+    unnamed: list[Table] = []
     while at < len(lines):
         line = lines[at]
         at += 1
         if _CUT.search(line):
             draft.note(f"line {at}: somebody cut the output here: what is missing is not known")
             lines[at - 1] = line = _CUT.sub(" ", line)
+            # What stands below may be of another test.
+            test = ""
         if running := _RUNNING.fullmatch(line):
+            _place(output, unnamed, "")
             test, title = running[1], ""
-            if test in runs[-1]:
-                runs.append({})
-            _limit(draft, runs)
-            runs[-1].setdefault(test, [])
+            if test in output.runs[-1]:
+                output.runs.append({})
+            _limit(draft, output.runs)
+            output.runs[-1].setdefault(test, [])
+        elif total := _SUM.match(line):
+            _place(output, unnamed, total[1])
         elif _VERSION.match(line):
-            if runs[-1]:
-                runs.append({})
-        elif test and header_names(line) is not None:
-            kind = "CPU" if rows_are_host(test) else None
+            _place(output, unnamed, "")
+            test = ""
+            if output.runs[-1]:
+                output.runs.append({})
+        elif (test or title) and header_names(line) is not None:
+            kind = "CPU" if (rows_are_host(test) if test else "CPU(row)" in title) else None
             found = read_matrix(lines, at - 1, file=draft.file, row_kind=kind)
             assert found is not None
             matrix, end = found
@@ -92,24 +184,53 @@ def _from_text(draft: Draft, text: str) -> list[dict[str, list[Table]]]:
             if matrix.cut is not None:
                 _, row, cells, of = matrix.cut
                 draft.note(
-                    f"line {matrix.cut[0]}: row {row} of {test} is cut after {cells} of {of} "
-                    "figures"
+                    f"line {matrix.cut[0]}: row {row} of {test or 'a table'} is cut after {cells} "
+                    f"of {of} figures"
                 )
-            runs[-1].setdefault(test, []).append(
-                Table(
-                    title=title,
-                    columns=[canonical_endpoint(c) for c in matrix.columns],
-                    rows=[
-                        ("" if kind else canonical_endpoint(r.name), r.cells, r.line)
-                        for r in matrix.rows
-                    ],
-                )
+            table = Table(
+                title=title,
+                columns=[canonical_endpoint(c) for c in matrix.columns],
+                rows=[
+                    ("" if kind else canonical_endpoint(r.name), r.cells, r.line)
+                    for r in matrix.rows
+                ],
             )
-        elif device := _DEVICE.fullmatch(line):
-            _add_device(draft, device)
+            (output.runs[-1].setdefault(test, []) if test else unnamed).append(table)
+        elif waived := _WAIVED.fullmatch(line):
+            output.trouble(_waived(waived[1]))
+        elif _WRONG_DATA.search(line):
+            output.trouble(
+                f"{test or 'a test'} found wrong data where it had copied to: it has no figures",
+                "find out why copies go wrong (driver, PCIe access control, IOMMU) before timing "
+                "them",
+            )
+        elif output.device(line):
+            pass
         elif line.strip() and "bandwidth" in line.lower():
             title = line
-    return runs
+    _place(output, unnamed, "")
+
+
+def _place(output: _Output, unnamed: list[Table], name: str) -> None:
+    """Give tables above which no test was named to the one that their sum or title names."""
+    for table in unnamed:
+        fits = bool(name) and rows_are_host(name) == ("CPU(row)" in table.title)
+        test = name if fits else named_by_title(table.title)
+        if test:
+            output.runs[-1].setdefault(test, []).append(table)
+        else:
+            output.draft.note(
+                f"a table ({one_line(table.title.strip())}) is of a test that is not named: it is "
+                "left out"
+            )
+    unnamed.clear()
+
+
+def _waived(test: str) -> str:
+    """Why a test was passed over."""
+    between = any(word in test for word in ("device_to_device", "all_to_one", "one_to_all"))
+    why = "no two GPUs reach each other's memory" if between else "the machine cannot do it"
+    return f"{test} was waived: {why}"
 
 
 def _limit(draft: Draft, runs: Sequence[dict[str, list[Table]]]) -> None:
@@ -117,48 +238,45 @@ def _limit(draft: Draft, runs: Sequence[dict[str, list[Table]]]) -> None:
         raise draft.fail("holds too many tests", remedy="give the output of one run")
 
 
-def _add_device(draft: Draft, device: re.Match[str]) -> None:
-    known = {"model": device[2].strip()}
-    bus_id = normal_bus_id(device[3] or "")
-    if bus_id:
-        known["bus_id"] = bus_id
-    draft.devices[canonical_endpoint(device[1])] = known
-
-
-def _from_json(draft: Draft, text: str) -> list[dict[str, list[Table]]]:
+def _from_json(output: _Output, text: str) -> None:
+    draft = output.draft
     documents, cuts = find_json(text, file=draft.file)
     for sentence in cuts:
         draft.note(sentence)
-    runs = []
+    output.runs.clear()
     for document, line in documents:
         inner = document.get("nvbandwidth", document)
         cases = inner.get("testcases") if isinstance(inner, dict) else None
         if not isinstance(cases, list) or not isinstance(inner, dict):
             continue
         for text_of in _texts(inner.get("GPU Device list")):
-            if device := _DEVICE.fullmatch(text_of):
-                _add_device(draft, device)
+            output.device(text_of)
         tests: dict[str, list[Table]] = {}
         for case in cases[:_MOST_TESTS]:
-            _add_case(draft, case, tests, line)
-        runs.append(tests)
-    if not runs:
+            _add_case(output, case, tests, line)
+        output.runs.append(tests)
+    if not output.runs:
         raise draft.fail("has no test cases", remedy="give the output of nvbandwidth --json")
-    return runs
 
 
 def _texts(value: Any) -> list[str]:
     return [t[:400] for t in value if isinstance(t, str)] if isinstance(value, list) else []
 
 
-def _add_case(draft: Draft, case: Any, tests: dict[str, list[Table]], line: int) -> None:
+def _add_case(output: _Output, case: Any, tests: dict[str, list[Table]], line: int) -> None:
+    draft = output.draft
     name = case.get("name") if isinstance(case, dict) else None
     if not isinstance(name, str):
         draft.note("a test case without a name is left out")
         return
     rows = case.get("bandwidth_matrix")
     if rows is None:
-        draft.note(f"{one_line(name)} has no figures ({one_line(case.get('status', 'no status'))})")
+        status = one_line(case.get("status", "no status"))
+        output.trouble(
+            _waived(one_line(name))
+            if status.lower() == "waived"
+            else f"{one_line(name)} has no figures ({status})"
+        )
         return
     if name in tests:
         draft.note(f"{one_line(name)} stands twice: the first is used")

@@ -30,7 +30,7 @@ from topocal.measure.importers.imported import Draft, Group, Reading
 from topocal.measure.samples import Sample
 from topocal.topo.units import BYTES_PER_GB
 
-__all__ = ["HOST", "Table", "add_tests", "rows_are_host"]
+__all__ = ["HOST", "Table", "add_tests", "named_by_title", "rows_are_host"]
 
 HOST: Final = "cpu0"
 """The tool's CPU row: memory near each GPU, which the tool does not tell apart."""
@@ -40,6 +40,9 @@ _NAME: Final = re.compile(
     r"|host_to_all|all_to_one|one_to_all)(?P<both>_bidirectional)?(?:_memcpy)?"
     r"(?:_(?P<operation>read|write))?_(?P<engine>ce|sm)"
 )
+_PAIR_TITLE: Final = re.compile(r"memcpy (CE|SM) GPU\(row\) (->|<-) GPU\(column\) bandwidth")
+"""Printed by the one-way pair tests alone (testcases_ce.cpp and testcases_sm.cpp)."""
+
 _ENGINE: Final = {"ce": "copy engine", "sm": "kernel"}
 MOST_IN_FAN: Final = 144
 """GPUs: two racks of 72.  Each figure names them all."""
@@ -88,6 +91,21 @@ class Table:
 def rows_are_host(test: str) -> bool:
     """Whether a test's rows are not the devices of its columns."""
     return not test.removeprefix("multinode_").startswith("device_to_device")
+
+
+def named_by_title(title: str) -> str:
+    """The test that a table's title can only be of; empty where several print the same.
+
+    >>> named_by_title("memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)")
+    'device_to_device_memcpy_read_ce'
+    >>> named_by_title("memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)")
+    ''
+    """
+    found = _PAIR_TITLE.search(title)
+    if found is None:
+        return ""
+    operation = {"->": "read", "<-": "write"}[found[2]]
+    return f"device_to_device_memcpy_{operation}_{found[1].lower()}"
 
 
 def add_tests(draft: Draft, run: str, tests: dict[str, list[Table]]) -> None:

@@ -1,0 +1,331 @@
+"""NVIDIA's tools as people post them: heads cut away, several runs, several processes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from topocal.measure.importers.nccl_tests import parse_nccl_tests
+from topocal.measure.importers.nvbandwidth import parse_nvbandwidth
+from topocal.measure.importers.p2p_bandwidth import parse_p2p_bandwidth
+from topocal.measure.importers.pair_table import looks_like_pair_table
+from topocal.measure.importers.registry import import_any
+from topocal.measure.importers.visible_devices import VisibleDevices
+from topocal.measure.samples import Measurements
+from topocal.topo.errors import FormatError, InputError
+
+
+def rates(measured: Measurements) -> dict[str, list[float]]:
+    """GB/s of each pattern."""
+    found: dict[str, list[float]] = {}
+    for s in measured.samples:
+        found.setdefault(s.name, []).append(round(s.throughput_Bps / 1e9, 6))
+    return found
+
+
+def one_way(state: str, a: float, b: float) -> str:
+    return (
+        f"Unidirectional P2P={state} Bandwidth Matrix (GB/s)\n"
+        f"   D\\D     0      1 \n     0 900.00 {a:6.2f} \n     1 {b:6.2f} 900.00 \n"
+    )
+
+
+BANNER = "[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]\n"
+
+
+def device(number: int, bus: int) -> str:
+    return f"Device: {number}, A, pciBusID: {bus:x}, pciDeviceID: 0, pciDomainID:0\n"
+
+
+# p2pBandwidthLatencyTest
+
+
+def test_who_reaches_whom_is_no_table_of_rates() -> None:
+    text = (
+        "P2P Connectivity Matrix\n     D\\D     0     1\n"
+        "     0       1     1\n     1       1     1\n"
+        "\nUnidirectional P2P=Enabled Bandwidth (GB/s)\n"
+        "   D\\D     0      1\n     0 1581.6  241.3\n     1  242.0 1582.3\n"
+    )
+    found = import_any(text, file="x")
+    assert found.kind == "p2p"
+    assert rates(found.best()) == {"gpu0->gpu1": [241.3], "gpu1->gpu0": [242.0]}
+    assert not looks_like_pair_table(text.partition("Uni")[0])
+
+
+def test_runs_of_different_gpus_are_used_together() -> None:
+    text = (
+        "$ export CUDA_VISIBLE_DEVICES=0,1\n$ ./p2pBandwidthLatencyTest\n"
+        + BANNER + device(0, 2) + device(1, 0x17) + "Device=0 CANNOT Access Peer Device=1\n"
+        + one_way("Enabled", 6.6, 6.7)
+        + "$ CUDA_VISIBLE_DEVICES=3,2 ./p2pBandwidthLatencyTest\n"
+        + BANNER + device(0, 3) + device(1, 1)
+        + one_way("Enabled", 28.5, 28.4)
+    )  # fmt: skip
+    found = parse_p2p_bandwidth(text, file="x")
+    assert rates(found.best()) == {
+        "gpu0->gpu1": [6.6],
+        "gpu1->gpu0": [6.7],
+        "gpu3->gpu2": [28.5],
+        "gpu2->gpu3": [28.4],
+    }
+    assert found.no_peer == (("gpu0", "gpu1"),)
+    assert {n: d["bus_id"] for n, d in found.devices.items()} == {
+        "gpu0": "0000:02:00.0",
+        "gpu1": "0000:17:00.0",
+        "gpu3": "0000:03:00.0",
+        "gpu2": "0000:01:00.0",
+    }
+    assert found.notes == (
+        "1 pairs have no peer access: their bytes go through the host, whatever a table's title "
+        "says",
+    )
+
+
+def test_runs_of_other_gpus_under_the_same_numbers_are_told() -> None:
+    runs = [
+        BANNER + device(0, bus) + device(1, bus + 1) + one_way("Enabled", rate, rate)
+        for bus, rate in ((2, 6.6), (7, 28.5))
+    ]
+    found = parse_p2p_bandwidth("".join(runs), file="x")
+    assert rates(found.best()) == {"gpu0->gpu1": [28.5], "gpu1->gpu0": [28.5]}
+    assert any("different GPUs" in n and "CUDA_VISIBLE_DEVICES" in n for n in found.notes)
+    same = parse_p2p_bandwidth(runs[0] * 2, file="x")
+    assert not any("different GPUs" in n for n in same.notes)
+
+
+@pytest.mark.parametrize(
+    ("direct", "through_host", "told"), [(9.9, 22.2, True), (20.0, 22.2, False), (45, 22.2, False)]
+)
+def test_peer_access_that_makes_copies_slower_is_told(
+    direct: float, through_host: float, told: bool
+) -> None:
+    text = one_way("Disabled", through_host, through_host) + one_way("Enabled", direct, direct)
+    found = parse_p2p_bandwidth(text, file="x")
+    assert rates(found.best()) == {"gpu0->gpu1": [direct], "gpu1->gpu0": [direct]}
+    notes = [n for n in found.notes if n.startswith("with peer access")]
+    assert len(notes) == told
+    assert all("9.9 GB/s, without it at 22.2 GB/s" in n for n in notes)
+
+
+def test_a_pair_without_peer_access_does_not_make_peers_slow() -> None:
+    text = (
+        "Device=0 CANNOT Access Peer Device=1\n"
+        + one_way("Disabled", 22.2, 22.2)
+        + one_way("Enabled", 9.9, 9.9)
+    )
+    assert not any(
+        n.startswith("with peer access") for n in parse_p2p_bandwidth(text, file="x").notes
+    )
+
+
+def test_one_gpu_copies_to_none() -> None:
+    text = "Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)\n   D\\D     0 \n     0 1511.12 \n"
+    with pytest.raises(FormatError, match="is of one GPU"):
+        parse_p2p_bandwidth(text, file="x")
+
+
+@pytest.mark.parametrize(
+    ("lines", "of_1"),
+    [
+        (["export CUDA_VISIBLE_DEVICES=2,5"], "5"),
+        (["CUDA_VISIBLE_DEVICES='2,5' ./p2pBandwidthLatencyTest"], "5"),
+        (["export CUDA_VISIBLE_DEVICES=2,5", "./p2pBandwidthLatencyTest"], "5"),
+        (["CUDA_VISIBLE_DEVICES=2,5 ./p2pBandwidthLatencyTest", "./p2pBandwidthLatencyTest"], "1"),
+        (["export CUDA_VISIBLE_DEVICES=2,5", "unset CUDA_VISIBLE_DEVICES"], "1"),
+        (["CUDA_VISIBLE_DEVICES=GPU-3f1c ./p2pBandwidthLatencyTest"], "1"),
+        (["export CUDA_VISIBLE_DEVICES=4,4"], "1"),
+        (["mpirun -x CUDA_VISIBLE_DEVICES=6,7 -np 2 ./build/sendrecv_perf -g 1"], "7"),
+    ],
+)
+def test_visible_devices(lines: list[str], of_1: str) -> None:
+    seen = VisibleDevices()
+    for line in lines:
+        seen.read(line)
+    assert seen.of("1") == of_1
+
+
+# nvbandwidth
+
+PAIRS = """memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)
+           0         1
+ 0       N/A     26.34
+ 1     25.34       N/A
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # read: from the column's GPU to the row's.
+        (PAIRS + "SUM device_to_device_memcpy_read_ce 51.68\n", {"gpu1->gpu0": [26.34]}),
+        (PAIRS, {"gpu1->gpu0": [26.34]}),
+        (PAIRS.replace("->", "<-"), {"gpu0->gpu1": [26.34]}),
+        # Somebody cut from within one test into another, whose sum names it.
+        (
+            "Running host_to_device_memcpy_ce.\n[...]\n" + PAIRS
+            + "SUM device_to_device_memcpy_write_ce 51.68\n",
+            {"gpu0->gpu1": [26.34]},
+        ),
+    ],
+)  # fmt: skip
+def test_a_test_is_named_by_its_sum_or_its_title(
+    text: str, expected: dict[str, list[float]]
+) -> None:
+    found = import_any(text, file="x")
+    assert found.kind == "nvbandwidth"
+    got = rates(found.best())
+    assert {name: got[name] for name in expected} == expected
+    assert len(got) == 2
+
+
+def test_a_title_that_several_tests_print_names_none() -> None:
+    text = PAIRS + "memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)\n  0 1\n0 5.0 6.0\n"
+    found = import_any(text, file="x")
+    assert set(rates(found.best())) == {"gpu0->gpu1", "gpu1->gpu0"}
+    assert any("not named" in n for n in found.notes)
+    summed = import_any(text + "SUM all_to_host_memcpy_ce 11.0\n", file="x")
+    (both,) = summed.select("all_to_host_memcpy_ce").samples
+    assert sorted(both.pattern.pairs) == [("gpu0", "cpu0"), ("gpu1", "cpu0")]
+    assert rates(summed.select("device_to_device_memcpy_read_ce")) == rates(found.best())
+
+
+def test_a_waived_test_and_wrong_data_are_the_message() -> None:
+    with pytest.raises(FormatError, match="write_ce was waived: no two GPUs reach each other"):
+        import_any("Waiving device_to_device_memcpy_write_ce.\n", file="x")
+    wrong = (
+        "Running device_to_device_memcpy_read_ce.\n"
+        " Invalid value when checking the pattern at 0x7\n"
+    )
+    with pytest.raises(FormatError, match="read_ce found wrong data"):
+        import_any(wrong, file="x")
+    beside = import_any(wrong + "Running device_to_device_memcpy_write_ce.\n" + PAIRS, file="x")
+    assert len(beside.best().samples) == 2
+    assert any("wrong data" in n for n in beside.notes)
+
+
+PROCESSES = [
+    f"Process {k} (tray-{k // 2}): device {k % 2}: HGX GB200 (0000000{k % 2 + 8}:01:00)"
+    for k in range(4)
+]
+
+
+def test_a_multi_node_run_names_hosts_and_their_gpus() -> None:
+    rows = "".join(
+        f"{a} " + " ".join("N/A" if a == b else f"{100 + 10 * a + b}.5" for b in range(4)) + "\n"
+        for a in range(4)
+    )
+    text = (
+        "\n".join(PROCESSES)
+        + "\nRunning multinode_device_to_device_memcpy_read_ce.\n"
+        + "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n    0 1 2 3\n"
+        + rows
+    )
+    found = parse_nvbandwidth(text, file="x")
+    # Row 0, column 3: read from process 3, which has the second tray's GPU 1.
+    assert rates(found.best())["node1/gpu1->node0/gpu0"] == [103.5]
+    assert len(found.best().samples) == 12
+    assert found.devices["node1/gpu1"] == {"model": "HGX GB200", "bus_id": "0009:01:00.0"}
+    document = {
+        "nvbandwidth": {
+            "GPU Device list": PROCESSES,
+            "testcases": [
+                {
+                    "name": "multinode_device_to_device_memcpy_read_ce",
+                    "bandwidth_matrix": [r.split()[1:] for r in rows.splitlines()],
+                }
+            ],
+        }
+    }
+    same = parse_nvbandwidth(json.dumps(document), file="x")
+    assert rates(same.best()) == rates(found.best())
+
+
+# nccl-tests
+
+HEAD = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+
+
+def ranks(*hosts: str, process: int = 11) -> str:
+    return "".join(
+        f"#  Rank  {k} Group  0 Pid {process + k} on {host} device  {k} [0x17] A\n"
+        for k, host in enumerate(hosts)
+    )
+
+
+def row(operation: str, root: int, algbw: float, busbw: float) -> str:
+    return (
+        f"  1000000000     250000000     float {operation:>7} {root:>7} 100000 {algbw} {busbw} 0\n"
+    )
+
+
+def test_marks_that_a_post_lost_do_not_matter() -> None:
+    text = (
+        "mpirun ./build/sendrecv_perf\n"
+        "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor)\n"
+        + ranks("one", "one") + HEAD.replace("#wrong", "error") + row("sum", -1, 10.0, 10.0)
+    )  # fmt: skip
+    kept, lost = (import_any(t, file="x") for t in (text, text.replace("#", " ")))
+    assert rates(kept.best()) == rates(lost.best()) == {"gpu0<->gpu1": [20.0]}
+
+
+@pytest.mark.parametrize(
+    ("heading", "name"),
+    [
+        ("sendrecv result", "sendrecv"),
+        ("Here is the **Send/Recv** output", ""),
+        ("send-recv:", "sendrecv"),
+        ("all_reduce result ", "all_reduce"),
+        ("AllGather and AllReduce", ""),
+        ("all to all", "alltoall"),
+    ],
+)
+def test_a_heading_names_the_test(heading: str, name: str) -> None:
+    text = f"{heading}\n{HEAD}{row('sum', -1, 10.0, 9.0)}"
+    (group,) = parse_nccl_tests(text, file="x").groups
+    assert group.conditions["test"] == (name or "a test that is not named")
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        (row("none", -1, 10.0, 10.0), True),
+        (row("sum", -1, 10.0, 10.0), False),
+        (row("none", 0, 10.0, 10.0), False),
+        (row("none", -1, 10.0, 5.0), False),
+        (row("none", -1, 10.0, 10.0) + row("none", -1, 10.0, 5.0), False),
+    ],
+)
+def test_rows_that_only_sendrecv_prints_name_it(rows: str, found: bool) -> None:
+    text = "# nThread 1 nGpus 2 minBytes 8\n" + ranks("one", "one") + HEAD + rows
+    imported = parse_nccl_tests(text, file="x")
+    if found:
+        assert rates(imported.best()) == {"gpu0<->gpu1": [20.0]}
+        assert any("only sendrecv" in n for n in imported.notes)
+    else:
+        with pytest.raises(InputError, match="does not say which test"):
+            imported.best()
+
+
+def test_processes_that_did_not_join_are_told() -> None:
+    head = "# nThread 1 nGpus 2 minBytes 8\n"
+    text = (
+        "mpirun -np 2 ./build/sendrecv_perf -g 2\n" + head + head
+        + ranks("one", "one", process=11) + ranks("two", "two", process=31)
+        + HEAD + HEAD + row("none", -1, 10.0, 10.0) * 2
+    )  # fmt: skip
+    found = parse_nccl_tests(text, file="x")
+    assert any(n.startswith("2 processes each count their ranks from 0") for n in found.notes)
+    with pytest.raises(InputError, match="nothing went from one to the other"):
+        found.best()
+
+
+def test_visible_devices_number_the_ranks() -> None:
+    text = (
+        "CUDA_VISIBLE_DEVICES=4,6 ./build/sendrecv_perf -g 2\n# nThread 1 nGpus 2 minBytes 8\n"
+        + ranks("one", "one") + HEAD + row("sum", -1, 10.0, 10.0)
+    )  # fmt: skip
+    found = parse_nccl_tests(text, file="x")
+    assert rates(found.best()) == {"gpu4<->gpu6": [20.0]}
+    assert set(found.devices) == {"gpu4", "gpu6"}
