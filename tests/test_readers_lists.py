@@ -221,3 +221,20 @@ def test_damaged_numactl() -> None:
         read(NUMACTL.replace("0 1 2 3", "0 1 two 3"), "numactl")
     with pytest.raises(FormatError, match="lists no NUMA nodes"):
         read("available: 1 nodes (0)\n", "numactl")
+
+
+def test_lists_below_each_other_are_one_machine() -> None:
+    text = (
+        "GPU 0: B (UUID: G0)\n\t Link 0: 50 GB/s\n\t Link 1: <inactive>\n"
+        "GPU 1: B (UUID: G1)\n\t Link 0: 50 GB/s\n...\n"
+        "GPU 0: B (UUID: G0)\n\t Link 0, P2P is supported: true\n"
+        "GPU 0: B (UUID: G0)\n\t Link 0: Remote Device 00000000:19:00.0: Link 9\n"
+        "\t Link 1: Remote Device 00000000:1A:00.0: Link 8\n"
+        "GPU 1: B (UUID: G1)\n         NVLE: disabled\n"
+    )
+    graph = parse_any(text, file="x").graph
+    assert graph.nodes["gpu0"]["nvlinks"] == 1
+    assert graph.nodes["gpu0"]["nvlinks_inactive"] == 1
+    assert "nvlinks" not in graph.nodes["gpu1"]
+    assert graph.nodes["gpu1"]["nvlink_Bps"] == 50e9
+    assert any("gpu1 is cut after 1" in note for note in graph.graph["notes"])

@@ -425,3 +425,19 @@ def test_too_many_devices() -> None:
     text = "\t" + "\t".join(f"GPU{k}" for k in range(300)) + "\nGPU0\tX\n"
     with pytest.raises(FormatError, match="300 devices"):
         read(text)
+
+
+def test_rows_that_lost_their_blanks() -> None:
+    text = (
+        "GPU0GPU1GPU2CPU AffinityNUMA AffinityGPU NUMA ID\n"
+        "GPU0XNV12NODE0-310N/A\nGPU1NV12XNODE0-310N/A\nGPU2NODENODEX0-310N/A\n"
+    )
+    topology = parse_topo_matrix(text, file="x")
+    assert topology.graph.graph["stated_classes"] == [
+        ["gpu0", "gpu1", "NVL"],
+        ["gpu0", "gpu2", "NODE"],
+        ["gpu1", "gpu2", "NODE"],
+    ]
+    (count,) = {d["count"] for *_, d in topology.graph.edges(data=True) if d.get("count")}
+    assert count == 12
+    assert not any("cpu_list" in d for _, d in topology.graph.nodes(data=True))
