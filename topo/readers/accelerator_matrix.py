@@ -24,7 +24,8 @@ from topocal.topo.errors import FormatError, Where
 from topocal.topo.readers.class_matrix import ClassMatrix, FabricLink, MatrixDevice, some
 from topocal.topo.readers.code_legend import CODE, meaning_of, read_legend
 from topocal.topo.readers.from_classes import topology_from_classes
-from topocal.topo.readers.matrix_text import is_class, is_status, plain_lines
+from topocal.topo.readers.matrix_text import is_class, is_status
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.readers.reader import Reader
 from topocal.topo.resource import LinkKind, NodeKind
 from topocal.topo.topology import Topology
