@@ -8,12 +8,17 @@ from typing import Final
 from topocal.measure.importers.bandwidth_test import BANDWIDTH_TEST
 from topocal.measure.importers.comm_scope import COMM_SCOPE
 from topocal.measure.importers.deepspeed_links import DEEPSPEED_LINKS
+from topocal.measure.importers.imb import IMB
 from topocal.measure.importers.imported import Imported
 from topocal.measure.importers.importer import Importer
+from topocal.measure.importers.mpigraph import MPIGRAPH
 from topocal.measure.importers.nccl_tests import NCCL_TESTS
 from topocal.measure.importers.nvbandwidth import NVBANDWIDTH
+from topocal.measure.importers.osu import OSU
 from topocal.measure.importers.p2p_bandwidth import P2P_BANDWIDTH
+from topocal.measure.importers.pair_lines import PAIR_LINES
 from topocal.measure.importers.pair_table import PAIR_TABLE
+from topocal.measure.importers.perftest import PERFTEST
 from topocal.measure.importers.rate_table import RATE_TABLE
 from topocal.measure.importers.rocm_bandwidth import ROCM_BANDWIDTH
 from topocal.measure.importers.shift_rates import SHIFT_RATES
@@ -37,9 +42,14 @@ IMPORTERS: tuple[Importer, ...] = (
     COMM_SCOPE,
     TACCL,
     DEEPSPEED_LINKS,
+    OSU,
+    IMB,
+    PERFTEST,
+    MPIGRAPH,
     SHIFT_RATES,
     RATE_TABLE,
     PAIR_TABLE,
+    PAIR_LINES,
 )
 """In the order they are asked: the most particular first."""
 
