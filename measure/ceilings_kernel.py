@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled
+from topocal.topo.jit import compiled_when_long
 
 __all__ = ["dominators", "feeders"]
 
@@ -15,7 +15,16 @@ _TIME_SHARED = 2
 _FATPIPE = 3
 
 
-@compiled
+def _steps_of_dominators(
+    column_indptr: NDArray[np.int64],
+    column_rows: NDArray[np.int32],
+    indptr: NDArray[np.int64],
+    *_: object,
+) -> int:
+    return int(3 * np.diff(indptr)[column_rows].sum())
+
+
+@compiled_when_long(_steps_of_dominators)
 def dominators(
     column_indptr: NDArray[np.int64],
     column_rows: NDArray[np.int32],
@@ -60,7 +69,17 @@ def dominators(
                 worst[s] = 0.0
 
 
-@compiled
+def _steps_of_feeders(
+    target: int,
+    rows: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    indptr: NDArray[np.int64],
+    *_: object,
+) -> int:
+    return int(3 * np.diff(indptr)[rows].sum())
+
+
+@compiled_when_long(_steps_of_feeders)
 def feeders(
     target: int,
     rows: NDArray[np.int32],

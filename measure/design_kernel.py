@@ -9,10 +9,12 @@ first in the order given.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled, inlined
+from topocal.topo.jit import compiled_when_long, inlined
 
 __all__ = ["both_ways_value", "grow", "grow_contrast", "second_of_two", "weigh"]
 
@@ -99,7 +101,17 @@ def _clear(
         count[indices[k]] = 0
 
 
-@compiled
+def _looks(candidates: NDArray[np.int32], indptr: NDArray[np.int64]) -> int:
+    """Steps to look once at what each candidate crosses."""
+    return int(3 * np.diff(indptr)[candidates].sum())
+
+
+def _steps_of_grow(target: int, candidates: NDArray[np.int32], *others: Any) -> int:
+    most, patience, indptr = others[3], others[4], others[7]
+    return _looks(candidates, indptr) * int(min(most, len(candidates), patience + 1))
+
+
+@compiled_when_long(_steps_of_grow)
 def grow(
     target: int,
     candidates: NDArray[np.int32],
@@ -194,7 +206,13 @@ def grow(
     return best_n, best
 
 
-@compiled
+def _steps_of_grow_contrast(
+    first: int, candidates: NDArray[np.int32], most: int, *others: Any
+) -> int:
+    return _looks(candidates, others[2]) * min(most, len(candidates))
+
+
+@compiled_when_long(_steps_of_grow_contrast)
 def grow_contrast(
     first: int,
     candidates: NDArray[np.int32],
@@ -266,7 +284,12 @@ def grow_contrast(
     return best_n, best
 
 
-@compiled
+def _steps_of_second_of_two(first: int, candidates: NDArray[np.int32], *others: Any) -> int:
+    indptr = others[2]
+    return _looks(candidates, indptr) * (1 + int(indptr[first + 1] - indptr[first]))
+
+
+@compiled_when_long(_steps_of_second_of_two)
 def second_of_two(
     first: int,
     candidates: NDArray[np.int32],
@@ -318,7 +341,13 @@ def second_of_two(
     return candidates[at] if at >= 0 else -1
 
 
-@compiled
+def _steps_of_weigh(
+    flow_indptr: NDArray[np.int64], flows: NDArray[np.int32], indptr: NDArray[np.int64], *_: Any
+) -> int:
+    return 3 * _looks(flows, indptr)
+
+
+@compiled_when_long(_steps_of_weigh)
 def weigh(
     flow_indptr: NDArray[np.int64],
     flows: NDArray[np.int32],
@@ -364,7 +393,11 @@ def weigh(
         next_busy[q] = second
 
 
-@compiled
+def _steps_of_both_ways_value(candidates: NDArray[np.int32], *others: Any) -> int:
+    return 5 * _looks(candidates, others[4])
+
+
+@compiled_when_long(_steps_of_both_ways_value)
 def both_ways_value(
     candidates: NDArray[np.int32],
     reverse: NDArray[np.int32],

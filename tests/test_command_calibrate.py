@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from topocal.calibration import Calibration, simulated_machine
-from topocal.cli import app
+from topocal.cli import command_line
 from topocal.measure.calibration import read_calibration
 from topocal.measure.machine import Machine
 from topocal.measure.plan import Plan
@@ -137,7 +137,7 @@ def test_simulated_from_the_command_line(
     assert (folder / "model.calibration.json").exists()
     first = (folder / "model.json").read_bytes()
     monkeypatch.chdir(folder)
-    app(
+    command_line()(
         ["calibrate", "tree.json", "-o", "b.json", *options, "--seed", "0", "--json"],
         standalone_mode=False,
     )
@@ -167,7 +167,9 @@ def test_what_makes_no_sense_is_refused(
     arguments, words = REFUSED[kind]
     monkeypatch.chdir(folder)
     with pytest.raises(TopocalError) as caught:
-        app(["calibrate", "tree.json", "-o", "model.json", *arguments], standalone_mode=False)
+        command_line()(
+            ["calibrate", "tree.json", "-o", "model.json", *arguments], standalone_mode=False
+        )
     assert words in str(caught.value)
     assert sorted(p.name for p in folder.iterdir()) == ["tree.json"]
 

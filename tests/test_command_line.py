@@ -26,7 +26,7 @@ from topocal.progress import progress
 
 ROOT = Path(__file__).parents[1]
 B70 = ROOT / "examples" / "b70"
-COMMANDS: dict[str, Any] = dict(getattr(get_command(cli.app), "commands"))  # noqa: B009  # typer's type lacks it
+COMMANDS: dict[str, Any] = dict(getattr(get_command(cli.command_line()), "commands"))  # noqa: B009  # typer's type lacks it
 
 VALUES = {
     "DIRECTORY",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from topocal.cli import app
+from topocal.cli import command_line
 from topocal.measure.calibration import read_calibration
 from topocal.measure.patterns import PatternKind, both_ways, bundle, fan_in, peer, relay
 from topocal.measure.plan import Plan, PlannedPattern, fingerprint, write_plan
@@ -376,7 +376,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, kind: str) -> None:
     arguments, words = REFUSED[kind]
     write_plan(SMALL, tmp_path / "plan.json")
     with pytest.raises(TopocalError) as caught:
-        app(
+        command_line()(
             ["measure", str(tmp_path / "plan.json"), "-o", str(tmp_path / "cal.json"), *arguments],
             standalone_mode=False,
         )

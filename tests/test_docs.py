@@ -129,7 +129,7 @@ def _command_lines(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_that_need_a_machine_are_understood(page: Path) -> None:
-    commands = getattr(get_command(cli.app), "commands")  # noqa: B009  # typer's type lacks it
+    commands = getattr(get_command(cli.command_line()), "commands")  # noqa: B009  # typer's type lacks it
     for block in _blocks(page):
         if block.kind not in ("console", "bash") or "[OPTIONS]" in block.text:
             continue

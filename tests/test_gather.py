@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from topocal.cli import app
+from topocal.cli import command_line
 from topocal.topo.discover import topology_from_sysfs
 from topocal.topo.errors import FormatError, TopocalError
 from topocal.topo.gather import Captured, capture, gather, pack
@@ -415,16 +415,16 @@ def test_mutated_archives_raise_our_errors_only(data: st.DataObject) -> None:
 def test_commands(tmp_path: Path) -> None:
     runner = CliRunner()
     archive, out = tmp_path / "host.tar.gz", tmp_path / "topology.json"
-    shown = runner.invoke(app, ["gather", "-o", str(archive), "--json"])
+    shown = runner.invoke(command_line(), ["gather", "-o", str(archive), "--json"])
     assert shown.exit_code == 0
     assert json.loads(shown.stdout)["outputs"]["lspci-tree.txt"]
-    shown = runner.invoke(app, ["read", str(archive), "-o", str(out)])
+    shown = runner.invoke(command_line(), ["read", str(archive), "-o", str(out)])
     assert shown.exit_code == 0
     assert out.is_file()
-    shown = runner.invoke(app, ["discover", "-o", str(out), "--json"])
+    shown = runner.invoke(command_line(), ["discover", "-o", str(out), "--json"])
     assert shown.exit_code == 0
     assert json.loads(shown.stdout)["nodes"]["socket"] >= 1
-    shown = runner.invoke(app, ["discover"])
+    shown = runner.invoke(command_line(), ["discover"])
     assert "socket" in shown.stdout
     assert sorted(p.name for p in tmp_path.iterdir()) == ["host.tar.gz", "topology.json"]
 

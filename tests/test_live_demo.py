@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from topocal import live_demo
-from topocal.cli import app
+from topocal.cli import command_line
 from topocal.measure.fabric.emulated import Fabric
 from topocal.topo.errors import EmulationError
 
@@ -38,12 +38,12 @@ def test_where_namespaces_are_refused_a_model_answers_and_it_says_so(
 
 def test_without_torch_it_says_so_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_demo, "find_spec", lambda name: None)
-    done = CliRunner().invoke(app, ["demo", "--live", "--json"])
+    done = CliRunner().invoke(command_line(), ["demo", "--live", "--json"])
     assert done.exit_code == 0, done.output
     live = json.loads(done.stdout)["live"]
     assert live["real"] is False
     assert live["instead"] == "torch is not installed"
     assert {"resource", "true_Bps", "fitted_Bps", "error", "status"} == live["capacities"][0].keys()
     assert [fan["binds"] for fan in live["fans"]]
-    done = CliRunner().invoke(app, ["demo", "--live"])
+    done = CliRunner().invoke(command_line(), ["demo", "--live"])
     assert "a model in place of real messages" in " ".join(done.stdout.split())

@@ -124,7 +124,7 @@ def test_the_reference_has_every_command_option_and_name() -> None:
     from typer.main import get_command
 
     commands = (DOCS / "reference" / "commands.md").read_text()
-    group = get_command(cli.app)
+    group = get_command(cli.command_line())
     names = [path.stem for path in (ROOT / "topocal" / "commands").glob("[a-z]*.py")]
     assert group is not None
     for name in names:

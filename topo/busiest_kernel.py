@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled, inlined
+from topocal.topo.jit import compiled_when_long, inlined
 
 __all__ = ["run"]
 
@@ -45,7 +45,13 @@ def _alone(
     return True
 
 
-@compiled
+def _steps(first: int, last: int, *others: NDArray[np.int64]) -> int:
+    batch_indptr, pair, indptr, sharing = others[0], others[1], others[4], others[7]
+    flows = pair[batch_indptr[first] : batch_indptr[last]]
+    return len(sharing) + 20 * (last - first) + int(6 * np.diff(indptr)[flows].sum())
+
+
+@compiled_when_long(_steps)
 def run(
     first: int,
     last: int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled, inlined
+from topocal.topo.jit import compiled_when_long, inlined
 
 __all__ = ["load_entries"]
 
@@ -94,7 +94,12 @@ def _loads(
     return count
 
 
-@compiled
+def _steps(columns: int, source: _I, *others: _I) -> int:
+    indices = others[6]
+    return 10 * (len(source) + len(indices))
+
+
+@compiled_when_long(_steps)
 def load_entries(
     columns: int,
     source: _I,

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, dijkstra
+
+from topocal.topo.cheapest import cheapest_costs, components
 
 __all__ = ["Chains", "Layer", "distinct", "pairs_within"]
 
@@ -146,20 +146,17 @@ class Layer:
         order = np.lexsort((self._cost[inner], heads, tails))
         keys, first = np.unique((tails * n + heads)[order], return_index=True)
         cheapest = self._cost[inner][order][first]
-        weights = csr_array((cheapest, (keys // n, keys % n)), shape=(n, n))
-        self._distance = dijkstra(weights, indices=sources)
-        self._find_tight(inner, tails, heads, sources, weights)
+        self._distance = cheapest_costs(n, sources, keys // n, keys % n, cheapest)
+        self._find_tight(inner, tails, heads, sources)
 
-    def _find_tight(
-        self, inner: Ints, tails: Ints, heads: Ints, sources: Ints, weights: csr_array
-    ) -> None:
+    def _find_tight(self, inner: Ints, tails: Ints, heads: Ints, sources: Ints) -> None:
         """``tight[begin[r, v]:][:count[r, v]]``: the last links of cheapest ways from r to v.
 
         Only links of a source's own part of the core are looked at: a cluster is
         hundreds of small parts.
         """
         n = len(self._core)
-        part = connected_components(weights, directed=False)[1].astype(np.int64)
+        part = components(n, tails, heads)
         row, edge = pairs_within(np.arange(len(sources)), part[sources], part[tails])
         reach = self._distance[row, tails[edge]] + self._cost[inner[edge]]
         tight = np.isfinite(reach) & (reach == self._distance[row, heads[edge]])

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import connected_components, dijkstra
 
+from topocal.topo.cheapest import components
 from topocal.topo.gateways import Candidates, Choice, choose_gateways, rail_of
 from topocal.topo.layer import Chains, Layer, distinct, pairs_within
 from topocal.topo.naming import natural_key
@@ -168,18 +167,14 @@ class Router:
             self._head,
             self._cost,
         )
-        _, self._machine = self._components(~on_net)
-        _, self._island = self._components(np.ones(len(on_net), dtype=bool))
+        self._machine = self._components(~on_net)
+        self._island = self._components(np.ones(len(on_net), dtype=bool))
 
-    def _components(self, links: NDArray[np.bool_]) -> tuple[int, Ints]:
-        n = len(self._names)
-        ends = (self._tail[links], self._head[links])
-        joined = coo_array((np.ones(len(ends[0])), ends), shape=(n, n)).tocsr()
-        count, label = connected_components(joined, directed=False)
-        return int(count), label.astype(np.int64)
+    def _components(self, links: NDArray[np.bool_]) -> Ints:
+        return components(len(self._names), self._tail[links], self._head[links])
 
     def _choose_gateways(self, topology: Topology, on_net: NDArray[np.bool_]) -> None:
-        _, network = self._components(on_net)
+        network = self._components(on_net)
         gateways = np.flatnonzero(self._gateway)
         kept, label = np.unique(network[gateways], return_inverse=True)
         self._networks = len(kept)
@@ -354,6 +349,9 @@ class Router:
         self, source: Ints, destination: Ints, lost: Ints
     ) -> tuple[Ints, NDArray[np.int32]]:
         """Pairs that only other endpoints connect: those may now pass traffic on."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import dijkstra
+
         n = len(self._names)
         # Every node arrives at number n + k and leaves from k; between stands the price.
         order = np.lexsort((np.arange(len(self._cost)), self._cost, self._head, self._tail))

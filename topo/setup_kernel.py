@@ -78,7 +78,7 @@ def prepare(
                 slowest = seconds
                 classes[c].bound_column = r
         classes[c].last = n_lines
-        classes[c].bound = 1.0 / slowest
+        classes[c].bound = 1.0 / slowest if slowest > 0.0 else np.inf
         most = classes[c].bound * classes[c].total
         for k in range(classes[c].first, n_lines):
             resources[lines[k].column].candidate += lines[k].cost * most

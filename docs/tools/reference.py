@@ -32,7 +32,7 @@ _ROLE = re.compile(r":\w+(?::\w+)?:`~?(?:[\w.]*\.)?(\w+)`")
 
 def commands_page() -> str:
     """Every command with its arguments, options and examples, as ``--help`` has them."""
-    group: Any = get_command(cli.app)
+    group: Any = get_command(cli.command_line())
     lines = [
         "# Commands",
         "",
