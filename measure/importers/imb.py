@@ -21,7 +21,7 @@ from topocal.measure.importers.imported import Draft, Imported, Latency, Reading
 from topocal.measure.importers.importer import Importer
 from topocal.measure.importers.osu import only_start_up, sweep_samples
 from topocal.measure.samples import Sample
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.units import format_bytes
 
 __all__ = ["IMB", "looks_like_imb", "parse_imb"]

@@ -18,7 +18,7 @@ from topocal.measure.importers.imported import Draft, Imported
 from topocal.measure.importers.importer import Importer
 from topocal.measure.samples import Sample
 from topocal.topo.errors import Where
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 
 __all__ = ["MPIGRAPH", "looks_like_mpigraph", "parse_mpigraph"]
 

@@ -23,7 +23,7 @@ from topocal.measure.importers.figures import in_order, is_rate, moved, to_numbe
 from topocal.measure.importers.imported import Draft, Imported, Latency, Reading
 from topocal.measure.importers.importer import Importer
 from topocal.measure.samples import Sample
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.units import format_bytes
 
 __all__ = ["OSU", "looks_like_osu", "only_start_up", "parse_osu", "sweep_samples"]

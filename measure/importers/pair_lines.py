@@ -30,7 +30,7 @@ from topocal.measure.importers.imported import Draft, Group, Imported, Latency, 
 from topocal.measure.importers.importer import Importer
 from topocal.measure.samples import Sample
 from topocal.topo.errors import UnitError, one_line
-from topocal.topo.readers.matrix_text import plain_lines
+from topocal.topo.readers.paste import plain_lines
 from topocal.topo.units import parse_bytes, rate_unit_Bps
 
 __all__ = ["PAIR_LINES", "looks_like_pair_lines", "parse_pair_lines"]
