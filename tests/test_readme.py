@@ -14,13 +14,15 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
 def _blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+    return [text for kind, text in _BLOCK.findall(README) if kind == language]
 
 
-def _commands() -> list[str]:
-    lines = [line for block in _blocks("sh") for line in block.splitlines()]
-    return [line for line in lines if line.startswith("topocal ")]
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
 def test_the_two_commands_are_there_and_ci_runs_the_second() -> None:
@@ -30,22 +32,37 @@ def test_the_two_commands_are_there_and_ci_runs_the_second() -> None:
     assert script[-1] == "make test"
 
 
-def test_every_topocal_command_of_the_readme_runs(tmp_path: Path) -> None:
+def test_every_topocal_command_of_the_readme_runs_and_prints_what_it_shows(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    for text in _blocks("csv") + _blocks("text"):
-        name = re.match(r"# (\S+\.(?:csv|txt))", text)
-        assert name is not None, "each file of the README begins with its name"
-        (tmp_path / name[1]).write_text(text)
-    commands = _commands()
-    assert len(commands) >= 5
-    for command in commands:
-        ran = subprocess.run(
-            [sys.executable, "-m", "topocal", *shlex.split(command)[1:]],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
-        assert ran.returncode == 0, f"{command}: {ran.stderr}"
+    printed, count = "", 0
+    for kind, text in _BLOCK.findall(README):
+        if kind == "output":
+            assert _plain(text) in _plain(printed)
+        if kind != "sh":
+            continue
+        printed = ""
+        for command in text.splitlines():
+            if not command.startswith("topocal "):
+                continue
+            ran = subprocess.run(
+                [sys.executable, "-m", "topocal", *shlex.split(command)[1:]],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+            )
+            assert ran.returncode == 0, f"{command}: {ran.stderr}"
+            printed += ran.stdout
+            count += 1
+    assert count >= 5
+
+
+def test_pictures_of_the_readme_are_there() -> None:
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
+    assert pictures
+    for picture in pictures:
+        assert (ROOT / picture).is_file()
 
 
 @pytest.mark.parametrize("block", range(len(_blocks("python"))))

@@ -236,6 +236,49 @@ def test_findings_are_those_of_explain() -> None:
     assert "near is slower than far" in page
 
 
+def test_the_first_screen_says_what_limits_how_sure_and_what_next() -> None:
+    samples = load(FILES)
+    model = fit(samples, b70())
+    found = build_report(model).glance
+    # 32 pairs between sockets and 21 inside one (three of card 1 contradict themselves), 3 fans.
+    counts = {one.name: one.count for one in found.limits}
+    assert counts["8 × sender to another socket"] == 32
+    assert counts["7 × sender inside its socket"] == 21
+    assert sum(counts.values()) == found.of == len(model.residuals)
+    assert all(one.share == pytest.approx(one.count / found.of) for one in found.limits)
+    sure = found.certainty
+    worst = max(model.residuals, key=lambda r: abs(r.error))
+    assert sure.worst == pytest.approx(worst.error, abs=1e-3)
+    assert sure.where == worst.name
+    assert sum(n for _, n in sure.shares) == len(model.resources)
+    # Whether a receiver takes turns is what the fans into all of them hang on.
+    assert found.open
+    assert 1 <= len(found.steps) <= 3
+    assert all(step.what.startswith("Measure gpu") for step in found.steps)
+    assert any("at once or by turns" in step.why for step in found.steps)
+    assert found.severities == "6 serious findings and 4 warnings"
+
+
+def test_what_limits_is_the_shortest_explanation_where_there_is_one() -> None:
+    samples = load(FILES)
+    whole = explain(samples, b70(), time_limit_s=20.0)
+    assert whole.fewest is not None
+    found = build_report(whole.model, findings=whole.findings, fewest=whole.fewest).glance
+    chosen = {c.resource: len(c.explains) for c in whole.fewest.chosen}
+    assert [one.count for one in found.limits] == sorted(chosen.values(), reverse=True)[:4]
+    assert all(chosen[one.name] == one.count for one in found.limits)
+
+
+def test_a_figure_that_is_far_off_is_to_be_measured_again() -> None:
+    off = Residual(name="gpu2->gpu3", measured_Bps=2e10, predicted_Bps=5.38e10)
+    model = _b70()
+    kept = [off if r.name == off.name else r for r in model.residuals]
+    found = build_report(replace(model, residuals=tuple(kept))).glance
+    assert found.certainty.where == "gpu2->gpu3"
+    assert found.certainty.worst > 1.0
+    assert found.steps[0].what == "Measure gpu2->gpu3 again"
+
+
 def test_a_large_machine_is_cut_to_a_choice_and_says_so() -> None:
     model = _pod()
     found = build_report(model)
@@ -530,7 +573,7 @@ def test_explain_writes_the_answer_and_a_picture(run: Run, tmp_path: Path) -> No
     before = FILES[0].read_bytes()
     refused = run("explain", *files, "--html", files[0])
     assert refused.status == 2
-    assert "is one of the inputs" in refused.err
+    assert "is what is read" in refused.err
     assert FILES[0].read_bytes() == before
     refused = run("explain", *files, "--fan-in", "0:1,2", "--html", str(page))
     assert refused.status == 2

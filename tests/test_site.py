@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
 
 import pytest
 
@@ -176,3 +177,17 @@ def test_every_page_is_reached_from_the_first(site: Path) -> None:
     for page in DOCS.rglob("*.md"):
         name = str(page.relative_to(DOCS).with_suffix(".html"))
         assert name in leads
+
+
+@pytest.mark.parametrize("picture", sorted(DOCS.rglob("*.svg")), ids=lambda p: p.name)
+def test_lines_of_a_picture_are_no_black_shapes(picture: Path) -> None:
+    """A path that is stroked but not said to be unfilled is filled with black."""
+
+    def look(element: ElementTree.Element, *, filled: bool) -> None:
+        filled = filled and "fill" not in element.attrib and "class" not in element.attrib
+        shape = element.tag.rpartition("}")[2]
+        assert not (shape in ("path", "polyline") and filled), element.attrib
+        for child in element:
+            look(child, filled=filled)
+
+    look(ElementTree.parse(picture).getroot(), filled=True)

@@ -16,6 +16,7 @@ DOCS = Path(__file__).parents[1]
 
 _FILE = re.compile(r"^```(text|csv|xml|json) +(\S+)[ \t]*$", re.MULTILINE)
 _OUTPUT = re.compile(r"^```output[ \t]*$", re.MULTILINE)
+_NEEDS = re.compile(r"^```sh torch[ \t]*$", re.MULTILINE)
 
 
 def titled(markdown: str) -> str:
@@ -25,6 +26,7 @@ def titled(markdown: str) -> str:
     '```text title="prints"\\nx\\n```'
     """
     markdown = _FILE.sub(r'```\1 title="\2"', markdown)
+    markdown = _NEEDS.sub("```sh", markdown)
     return _OUTPUT.sub('```text title="prints"', markdown)
 
 

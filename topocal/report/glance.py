@@ -28,6 +28,7 @@ from topocal.topo.resource import NodeKind, Sharing
 if TYPE_CHECKING:
     from topocal.report.figures import Measured
     from topocal.solve.evidence import Finding
+    from topocal.solve.minimum import Minimum
     from topocal.solve.model import Model
     from topocal.solve.next_measurement import Advice
     from topocal.solve.predict import Prediction
@@ -147,10 +148,26 @@ class Glance:
     steps: tuple[Step, ...]
 
 
-def glance(model: Model, figures: Figures, findings: Sequence[Finding], unit: Unit) -> Glance:
-    """Gather the first screen of a report."""
+def glance(
+    model: Model,
+    figures: Figures,
+    findings: Sequence[Finding],
+    unit: Unit,
+    fewest: Minimum | None = None,
+) -> Glance:
+    """Gather the first screen of a report.
+
+    Parameters
+    ----------
+    fewest
+        The fewest resources that reproduce the figures: where they were found, they are what
+        limits the machine, else the bottlenecks that the model names.
+    """
     used = [m for m in figures.measured if not m.left_out and m.throughput_Bps is not None]
-    limits, asked = _limits(model, used, unit)
+    if fewest is not None and fewest.chosen:
+        limits, asked = _fewest(fewest, unit)
+    else:
+        limits, asked = _limits(model, used, unit)
     certainty = _certainty(model, figures, len(used))
     wide = _open_fans(model, figures)
     return Glance(
@@ -209,6 +226,28 @@ def _limits(model: Model, used: Sequence[Measured], unit: Unit) -> tuple[tuple[L
         found.append(Limit(name=name, passes=passes, count=count, share=count / len(asked)))
     found.sort(key=lambda one: -one.count)
     return tuple(found[:_MOST_LIMITS]), len(asked)
+
+
+def _fewest(fewest: Minimum, unit: Unit) -> tuple[tuple[Limit, ...], int]:
+    """The resources of the shortest explanation, those of most figures first."""
+    count = len(fewest.explanation)
+    found = [
+        Limit(
+            name=c.resource,
+            passes=f"{unit.number(c.capacity_Bps)} {unit.name}",
+            count=len(c.explains),
+            share=len(c.explains) / max(1, count),
+        )
+        for c in fewest.chosen
+    ]
+    alone = Counter(fewest.explanation.values())
+    found += [
+        Limit(name=name, passes="one flow at a time", count=alone[name], share=alone[name] / count)
+        for name in fewest.time_shared
+        if alone[name]
+    ]
+    found.sort(key=lambda one: -one.count)
+    return tuple(found[:_MOST_LIMITS]), count
 
 
 def _kinds_of_links(model: Model) -> dict[str, str]:

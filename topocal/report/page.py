@@ -162,7 +162,7 @@ def build_report(
         model=model,
         unit=unit,
         figures=figures,
-        glance=glance(model, figures, findings, unit),
+        glance=glance(model, figures, findings, unit, fewest),
         findings=findings,
         fewest=fewest,
         cards=tuple(cards),

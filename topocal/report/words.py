@@ -34,7 +34,7 @@ STATUS_WORDS: Final = {
     Status.ASSUMED: "nothing measured loads it; its nominal value is taken",
     Status.UNKNOWN: "nothing measured loads it and nothing says what it passes",
 }
-"""What each status means (README.md has the same table)."""
+"""What each status means (docs/fitting.md has the same table)."""
 
 _QUANTITY: Final = re.compile(r"(?<=\d) (?=(?:[kMGT]?i?B(?:/s)?|[mun]?s|%|times)(?![^\W_]))")
 """The blank between a number and its unit."""
