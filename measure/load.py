@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from topocal.measure.calibration import decode_calibration
-from topocal.measure.importers.registry import import_any, sniff_or_none
+from topocal.measure.importers.registry import import_all, sniff_or_none
 from topocal.measure.importers.tables import parse_table
 from topocal.measure.merging import merge
 from topocal.measure.samples import Measurements
@@ -73,7 +73,9 @@ def parse_measurements(content: bytes, *, file: str) -> Measurements:
     text = decode_text(content, file=file)
     importer = sniff_or_none(text)
     if importer is not None:
-        return import_any(text, file=file).best()
+        found = import_all(text, file=file)
+        usable = [f for f in found if f.usable]
+        return merge([f.best() for f in usable or found[:1]])
     if stripped.lstrip()[:1] == b"{":
         return decode_calibration(stripped, file=file)
     return Measurements.of(parse_table(text, file=file), [file])

@@ -39,6 +39,7 @@ def before(text: str, prefix: str) -> str:
 
 DRESSED = {
     "as it is": lambda t: t,
+    "commented out": lambda t: before(t, "# "),
     "quoted": lambda t: before(t, "> "),
     "quoted twice": lambda t: before(t, ">> "),
     "numbered by an editor": lambda t: numbered(t, "{:>4}\t"),

@@ -62,7 +62,7 @@ def test_nvlink_status() -> None:
     # Unknown is not none.
     assert "nvlinks" not in machine.graph.nodes["gpu2"]
     assert "gpu2 is in MIG mode, which hides its NVLinks" in notes(machine)
-    assert "gpu0 has 1 inactive NVLinks of 3" in notes(machine)
+    assert "1 of the 3 NVLinks of gpu0 is inactive" in notes(machine)
 
 
 def test_nvlinks_of_different_rates() -> None:

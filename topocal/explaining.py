@@ -102,7 +102,7 @@ def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
 
 def _usable(files: Sequence[Path]) -> tuple[list[Path], list[str]]:
     """The files that hold samples (all of them where none does), and what is to be told of each."""
-    from topocal.measure.importers.registry import import_any, sniff_or_none
+    from topocal.measure.importers.registry import import_all, sniff_or_none
     from topocal.topo.errors import file_words
     from topocal.topo.readers.reader import decode_text
 
@@ -111,15 +111,17 @@ def _usable(files: Sequence[Path]) -> tuple[list[Path], list[str]]:
         file = file_words(path)
         text = decode_text(_unpacked(path), file=file)
         if sniff_or_none(text) is not None:
-            found = import_any(text, file=file)
+            found = import_all(text, file=file)
             told = f"{file_words(path.name)}: " if len(files) > 1 else ""
-            notes += [told + note for note in found.notes]
-            if not any(g.measurements.samples for g in found.groups if g.default):
-                reasons = [r.reason for g in found.groups for r in g.readings]
-                why = f": {reasons[0]}" if reasons else ""
-                notes.append(
-                    f"{file_words(path.name)}: no figure that a fit can use, passed over{why}"
-                )
+            notes += [told + note for one in found for note in one.notes]
+            for one in found:
+                if not one.usable:
+                    what = f" in {one.title}" if len(found) > 1 else ""
+                    notes.append(
+                        f"{file_words(path.name)}: no figure that a fit can use{what}, passed over"
+                        + one.why_not()
+                    )
+            if not any(one.usable for one in found):
                 continue
         usable.append(path)
     return (usable, notes) if usable else (list(files), [])

@@ -171,6 +171,18 @@ class Imported:
         """Label of each group."""
         return tuple(g.label for g in self.groups)
 
+    @property
+    def usable(self) -> bool:
+        """Whether there is a sample among what a fit uses unless told otherwise."""
+        return any(g.measurements.samples for g in self.groups if g.default)
+
+    def why_not(self) -> str:
+        """Why a fit can use nothing of it, as the end of a sentence; empty where nothing says."""
+        reasons = [r.reason for g in self.groups for r in g.readings]
+        if not reasons and any(g.latencies for g in self.groups):
+            reasons = ["it has latencies and no rates"]
+        return f": {reasons[0]}" if reasons else ""
+
     def best(self) -> Measurements:
         """What a fit uses unless told otherwise.
 
@@ -179,16 +191,13 @@ class Imported:
         InputError
             When nothing in it is a sample.
         """
-        chosen = [g for g in self.groups if g.default]
-        if not any(g.measurements.samples for g in chosen):
-            reasons = [r.reason for g in self.groups for r in g.readings]
-            why = f": {reasons[0]}" if reasons else ""
+        if not self.usable:
             raise InputError(
-                f"{self.title} holds no figure that a fit can use{why}",
+                f"{self.title} holds no figure that a fit can use{self.why_not()}",
                 where=Where(file=self.source),
                 remedy="give a file with rates of pairs or of patterns",
             )
-        return self._merged(chosen)
+        return self._merged([g for g in self.groups if g.default])
 
     def select(self, label: str | None = None, **conditions: str) -> Measurements:
         """The samples of the groups with a label, and with all the given conditions.

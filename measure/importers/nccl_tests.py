@@ -16,9 +16,12 @@ sees fit; their bus bandwidth is kept as a reading.  Out-of-place figures are us
 in-place ones kept beside them.  Rows with wrong results are set aside.
 
 Posts lose the command line and the ``#`` before the head, so the test's name is looked for
-in all that stands above a table, and where ``sendrecv`` is the only test that prints such a
-row, the row tells.  A build without MPI runs once per process, each counting from rank 0: its
-figures cross no process, and rows of several run into one another.
+in all that stands above a table.  Where nothing names it, rows may: sendrecv and alltoall
+alone have no check of what they leave in place (``N/A`` where the other column has a count),
+and their bus bandwidth is the one of the algorithm, or n - 1 of n parts of it.  A build
+without MPI runs once per process, each counting from rank 0: its figures cross no process,
+and rows of several run into one another.  Of several runs of one test on the same ranks one
+is used, since they were run to compare something that the output does not say.
 """
 
 from __future__ import annotations
@@ -67,6 +70,13 @@ _NAMES: Final = {
     "gather": "gather",
     "scatter": "scatter",
 }
+_FAILED: Final = re.compile(r"Test (?:CUDA|NCCL) failure [^']{0,100}'([^']{1,200})'")
+_ROUNDING: Final = 0.01
+"""Of a share of two rates of three digits and more."""
+
+_THREE_DIGITS: Final = 1.0
+"""GB/s: rates are printed with two decimals."""
+
 _LONGEST_HEADING: Final = 120
 _RANK: Final = re.compile(
     r"\s{0,40}#?\s{0,8}\bRank\s{1,8}([0-9]{1,6})\s{1,8}(?:Group\s{1,8}[0-9]{1,6}\s{1,8})?Pid\s{1,8}([0-9]{1,9})"
@@ -76,10 +86,10 @@ _RANK: Final = re.compile(
 _COUNTS: Final = re.compile(
     r"#?\s{0,8}\bnThreads?:?\s{1,4}([0-9]{1,5})\s{1,4}nGpus:?\s{1,4}([0-9]{1,5})"
 )
-_HEADER: Final = re.compile(r"\s{0,40}#?\s{1,40}size\s{1,40}count\b.{0,400}\bbusbw\b")
+_HEADER: Final = re.compile(r"\s{0,40}#?\s{0,40}size\s{1,40}count\b.{0,400}\bbusbw\b")
 _TEXT: Final = re.compile(
     r"^[ \t]{0,40}#?[ \t]{0,8}nThreads?:?[ \t]{1,4}[0-9]{1,5}[ \t]{1,4}nGpus"
-    r"|^[ \t]{0,40}#?[ \t]{1,40}size[ \t]{1,40}count\b.{0,400}\bbusbw\b",
+    r"|^[ \t]{0,40}#?[ \t]{0,40}size[ \t]{1,40}count\b.{0,400}\bbusbw\b",
     re.MULTILINE,
 )
 _MOST_RANKS: Final = 128
@@ -102,6 +112,11 @@ class _Row:
     root: int
     timings: list[tuple[float | None, float | None, bool]]
     line: int
+    share: float | None = None
+    """Bus bandwidth over the algorithm's, where both are given with three digits."""
+
+    in_place_unchecked: bool = False
+    """Whether only the out-of-place column counts wrong results."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,12 +126,10 @@ class _Run:
     """Host and device number of each rank."""
 
     count: int | None = None
+    default: bool = True
     rows: list[_Row] = field(default_factory=list)
     pids: dict[tuple[int, str, str], None] = field(default_factory=dict)
     """Ranks with host and process; a rank that stands twice is of another run."""
-
-    sends_to_next: bool = True
-    """Whether all rows are such as only sendrecv prints."""
 
     @property
     def processes(self) -> int:
@@ -144,8 +157,48 @@ def parse_nccl_tests(text: str, *, file: str) -> Imported:
     draft = Draft(kind="nccl-tests", title=TITLE, file=file)
     runs = _from_json(draft, text) if begins_json(text) else _from_text(draft, text)
     for run in runs:
-        _add_run(draft, run)
+        _name(draft, run)
+    for run, label in _chosen(draft, runs):
+        _add_run(draft, run, label)
+    if not draft.groups and (failed := _FAILED.search(text)):
+        raise draft.fail(
+            f"is of a run that failed ({one_line(failed[1])}) and has no figures",
+            line=text.count("\n", 0, failed.start()) + 1,
+            remedy="give the output of a run that ended",
+        )
     return draft.done()
+
+
+def _name(draft: Draft, run: _Run) -> None:
+    """Name a run's test by its rows where nothing else names it."""
+    n = len(run.ranks) or run.count or 0
+    shares = [row.share for row in run.rows if row.share is not None]
+    unchecked = all(row.in_place_unchecked and row.root < 0 for row in run.rows)
+    if run.test or not (n >= 2 and shares and unchecked):
+        return
+    for test, share in (("sendrecv", 1.0), ("alltoall", (n - 1) / n)):
+        if all(abs(found - share) <= _ROUNDING for found in shares):
+            run.test = test
+            draft.note(f"the output does not name its test: only {test} prints such rows")
+
+
+def _chosen(draft: Draft, runs: Sequence[_Run]) -> list[tuple[_Run, str]]:
+    """Each run with what its label begins with; says of each whether it is the one to use."""
+    of_test: dict[tuple[str, tuple[tuple[str, str], ...]], list[_Run]] = {}
+    for run in runs:
+        of_test.setdefault((run.test, tuple(run.ranks)), []).append(run)
+    labels = {}
+    for (test, _), alike in of_test.items():
+        best = max(range(len(alike)), key=lambda k: (len(alike[k].rows), k))
+        for k, run in enumerate(alike):
+            run.default = k == best
+            labels[id(run)] = f"run {k + 1}: " if len(alike) > 1 else ""
+        if len(alike) > 1:
+            draft.note(
+                f"{test or 'a test that is not named'} was run {len(alike)} times on the same "
+                f"ranks: run {best + 1} is used; give each its own file to use another"
+            )
+    return [(run, labels[id(run)]) for run in runs]
 
 
 def _from_text(draft: Draft, text: str) -> list[_Run]:
@@ -221,10 +274,28 @@ def _add_row(run: _Run, line: str, columns: Sequence[str], number_of_line: int) 
         at = len(columns) - columns.index("root")
         found = to_number(words[-at]) if at <= len(words) else None
         root = int(found) if found is not None and abs(found) < 1e6 else -1
-    run.rows.append(_Row(size_bytes=size, root=root, timings=timings, line=number_of_line))
-    rates = [to_number(words[times[0] + k]) if times[0] + k < 0 else None for k in (1, 2)]
-    run.sends_to_next &= "none" in words and root == -1 and rates[0] == rates[1] is not None
+    wrong = [words[at + 3] if at + 3 < 0 else "" for at in times]
+    run.rows.append(
+        _Row(
+            size_bytes=size,
+            root=root,
+            timings=timings,
+            line=number_of_line,
+            share=_share(words, times[0]),
+            in_place_unchecked=len(wrong) == 2
+            and to_number(wrong[0]) is not None
+            and wrong[1] == "N/A",
+        )
+    )
     return True
+
+
+def _share(words: Sequence[str], at: int) -> float | None:
+    """Bus bandwidth over the algorithm's, of the figures behind a time."""
+    found = [to_number(words[at + k]) if at + k < 0 else None for k in (1, 2)]
+    if found[0] is None or found[1] is None or found[0] < _THREE_DIGITS:
+        return None
+    return found[1] / found[0]
 
 
 def _from_json(draft: Draft, text: str) -> list[_Run]:
@@ -258,7 +329,6 @@ def _from_json(draft: Draft, text: str) -> list[_Run]:
                         str(device.get("device_info"))[:100],
                     )
         run.rows = [row for r in results if (row := _json_row(r, line)) is not None]
-        run.sends_to_next = False
     return [r for r in runs if r.rows]
 
 
@@ -292,7 +362,7 @@ def _json_row(result: Any, line: int) -> _Row | None:
     return _Row(size_bytes=size, root=root_number, timings=timings, line=line)
 
 
-def _add_run(draft: Draft, run: _Run) -> None:
+def _add_run(draft: Draft, run: _Run, begin: str) -> None:
     reason = _NOT_PATTERN
     if run.processes > 1:
         reason = _APART
@@ -301,9 +371,6 @@ def _add_run(draft: Draft, run: _Run) -> None:
             "without MPI or not started by its launcher, so each ran on its own GPUs and nothing "
             "went from one to the other"
         )
-    if not run.test and run.sends_to_next:
-        run.test = "sendrecv"
-        draft.note("the output does not name its test: only sendrecv prints such rows")
     test = run.test or "a test that is not named"
     names = _names(draft, run)
     moving = run.test in ("sendrecv", "alltoall", "gather", "scatter") and len(names) >= 2
@@ -314,11 +381,11 @@ def _add_run(draft: Draft, run: _Run) -> None:
         draft.note(f"{test}: patterns of more than {_MOST_RANKS} ranks are not read")
         moving = False
     for k, place in enumerate(("out of place", "in place")):
-        label = f"{test}, {place}"
+        label = f"{begin}{test}, {place}"
         conditions = {"test": test, "place": place, "direction": "several at once"}
         if moving:
             samples = [s for row in run.rows for s in _sample(draft, run.test, names, row, k)]
-            draft.add(label, samples, conditions=conditions, default=k == 0)
+            draft.add(label, samples, conditions=conditions, default=k == 0 and run.default)
             continue
         readings = [
             Reading(

@@ -29,6 +29,8 @@ from topocal.measure.importers.text_matrix import Matrix, header_names, read_mat
 from topocal.measure.importers.visible_devices import VisibleDevices
 from topocal.topo.endpoint_names import canonical_endpoint
 from topocal.topo.errors import UnitError
+from topocal.topo.naming import natural_key
+from topocal.topo.readers.class_matrix import some
 from topocal.topo.readers.paste import plain_lines
 from topocal.topo.units import format_rate, rate_unit_Bps
 
@@ -156,10 +158,12 @@ def parse_p2p_bandwidth(text: str, *, file: str) -> Imported:
             "is of one GPU, which copies to none", remedy="run it on a machine with several GPUs"
         )
     draft.no_peer.extend(sorted(state.cannot))
-    if state.cannot:
+    apart = {tuple(sorted(pair, key=natural_key)) for pair in state.cannot}
+    if apart:
+        names = some(sorted(map("-".join, apart), key=natural_key))
         draft.note(
-            f"{len(state.cannot)} pairs have no peer access: their bytes go through the host, "
-            "whatever a table's title says"
+            f"no peer access between {names}: what they copy goes through the host, whatever a "
+            "table's title says"
         )
     _note_slower_peers(draft)
     if not _runs_are_of_different_gpus(draft):

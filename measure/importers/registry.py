@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +13,7 @@ from topocal.measure.importers.deepspeed_links import DEEPSPEED_LINKS
 from topocal.measure.importers.imb import IMB
 from topocal.measure.importers.imported import Imported
 from topocal.measure.importers.importer import Importer
+from topocal.measure.importers.json_text import begins_json
 from topocal.measure.importers.mpigraph import MPIGRAPH
 from topocal.measure.importers.nccl_tests import NCCL_TESTS
 from topocal.measure.importers.nvbandwidth import NVBANDWIDTH
@@ -25,11 +28,11 @@ from topocal.measure.importers.shift_rates import SHIFT_RATES
 from topocal.measure.importers.superbench_copy import SUPERBENCH_COPY
 from topocal.measure.importers.taccl import TACCL
 from topocal.measure.importers.transferbench import TRANSFERBENCH
-from topocal.topo.errors import FormatError, InputError, Where, one_line
+from topocal.topo.errors import FormatError, InputError, TopocalError, Where, one_line
 from topocal.topo.readers.paste import undress
 from topocal.topo.readers.reader import read_text
 
-__all__ = ["IMPORTERS", "import_any", "import_file", "sniff", "sniff_or_none"]
+__all__ = ["IMPORTERS", "import_all", "import_any", "import_file", "sniff", "sniff_or_none"]
 
 IMPORTERS: tuple[Importer, ...] = (
     P2P_BANDWIDTH,
@@ -54,8 +57,11 @@ IMPORTERS: tuple[Importer, ...] = (
 """In the order they are asked: the most particular first."""
 
 
-_NAMELESS: Final = (SHIFT_RATES, RATE_TABLE, PAIR_TABLE)
+_NAMELESS: Final = (SHIFT_RATES, RATE_TABLE, PAIR_TABLE, PAIR_LINES)
 """Kinds that no tool's words tell: asked last, when what surrounds a paste is off as well."""
+
+_BESIDE: Final = (P2P_BANDWIDTH, NVBANDWIDTH, NCCL_TESTS, BANDWIDTH_TEST)
+"""Tools whose outputs stand below one another in one paste; each knows its own lines."""
 
 
 def sniff_or_none(text: str) -> Importer | None:
@@ -109,7 +115,16 @@ def import_any(text: str, *, file: str, kind: str | None = None) -> Imported:
     """
     if kind is None:
         importer, shape = _sniff_or_fail(text, file)
-        return importer.parse(shape, file=file)
+        try:
+            return importer.parse(shape, file=file)
+        except FormatError:
+            # What surrounds it may be what is wrong.
+            bare = undress(shape)
+            if bare == shape or not importer.looks_like(bare):
+                raise
+            with suppress(FormatError):
+                return importer.parse(bare, file=file)
+            raise
     for importer in IMPORTERS:
         if importer.name == kind:
             return importer.parse(text, file=file)
@@ -117,6 +132,31 @@ def import_any(text: str, *, file: str, kind: str | None = None) -> Imported:
         f"unknown kind {one_line(kind)!r}",
         remedy="use one of " + ", ".join(i.name for i in IMPORTERS),
     )
+
+
+def import_all(text: str, *, file: str) -> tuple[Imported, ...]:
+    """All that one paste holds: people put the outputs of several tools below one another.
+
+    The first is what :func:`import_any` finds, whose notes name what could not be read of
+    the others.
+
+    Raises
+    ------
+    InputError, FormatError
+        As :func:`import_any`.
+    """
+    first = import_any(text, file=file)
+    if first.kind not in {importer.name for importer in _BESIDE} or begins_json(text):
+        return (first,)
+    found, notes = [first], list(first.notes)
+    for importer in _BESIDE:
+        if importer.name == first.kind or not importer.looks_like(undress(text)):
+            continue
+        try:
+            found.append(importer.parse(text, file=file))
+        except TopocalError as error:
+            notes.append(f"the figures of {importer.title} are left out: {error.what}")
+    return (replace(found[0], notes=tuple(notes)), *found[1:])
 
 
 def import_file(path: str | Path, *, kind: str | None = None) -> Imported:

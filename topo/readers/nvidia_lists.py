@@ -183,7 +183,8 @@ def _note(builder: TopologyBuilder, gpu: _Gpu) -> None:
         )
     elif gpu.inactive:
         builder.note(
-            f"{name} has {gpu.inactive} inactive NVLinks of {gpu.inactive + len(gpu.rates_Bps)}"
+            f"{gpu.inactive} of the {gpu.inactive + len(gpu.rates_Bps)} NVLinks of {name} "
+            + ("is inactive" if gpu.inactive == 1 else "are inactive")
         )
     if len(set(gpu.rates_Bps)) > 1:
         shown = ", ".join(format_rate(rate) for rate in sorted(set(gpu.rates_Bps)))

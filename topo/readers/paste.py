@@ -6,7 +6,7 @@ What is taken off, in this order, and nothing else:
 * quote marks (``> ``) and what launchers put before each line (``[1,0]<stdout>:`` of mpirun,
   ``(worker, rank=1, pid=2769) `` of Ray and SkyPilot), line by line;
 * what stands before *every* line: line numbers that count up, a rank or a host and a colon
-  (srun, pdsh), a time of day (container logs).
+  (srun, pdsh), a time of day (container logs), the mark of a comment.
 
 Lines are never joined, split or left out, so that their numbers stay those of the file.
 """
@@ -36,6 +36,7 @@ _LAUNCHER: Final = re.compile(
     r"|[ \t]{0,8}\([\w.\-]{1,60}(?:,? [\w.\-]{1,40}=[^,()\s]{1,60}){1,6}\) ?"
 )
 _NUMBERED: Final = re.compile(r"[ \t]{0,8}([0-9]{1,6})(?:[ \t]{0,4}[:|.)](?:[ \t]|$)|[ \t]|$)")
+_COMMENT: Final = re.compile(r"[ \t]{0,8}(?:#|//) ?")
 _NAMED: Final = re.compile(r"[ \t]{0,8}[\w.\-]{1,80}: ?")
 _TIMED: Final = re.compile(
     r"[ \t]{0,8}\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[0-9.,]{0,10}"
@@ -93,7 +94,12 @@ def _without_shared(lines: Sequence[str]) -> list[str] | None:
     written = [(k, line) for k, line in enumerate(lines) if line.strip()]
     if len(written) < _FEWEST:
         return None
-    ends = _line_numbers(written) or _times(written) or _names(written)
+    ends = (
+        _line_numbers(written)
+        or _every(_TIMED, written)
+        or _every(_COMMENT, written)
+        or _names(written)
+    )
     if ends is None:
         return None
     shorter = list(lines)
@@ -115,11 +121,11 @@ def _line_numbers(written: Sequence[tuple[int, str]]) -> list[int] | None:
     return ends
 
 
-def _times(written: Sequence[tuple[int, str]]) -> list[int] | None:
-    """Where the times end of lines that all begin with one."""
+def _every(pattern: re.Pattern[str], written: Sequence[tuple[int, str]]) -> list[int] | None:
+    """Where a prefix ends that stands before every line."""
     ends = []
     for _, line in written:
-        found = _TIMED.match(line)
+        found = pattern.match(line)
         if found is None:
             return None
         ends.append(found.end())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -113,6 +114,19 @@ def _sniff(text: str, *, file: str) -> tuple[Reader, str]:
     )
 
 
+def _parse(reader: Reader, text: str, file: str) -> Topology:
+    try:
+        return reader.parse(text, file=file)
+    except FormatError:
+        # What surrounds it may be what is wrong.
+        bare = undress(text)
+        if bare == text or not reader.looks_like(bare):
+            raise
+        with suppress(FormatError):
+            return reader.parse(bare, file=file)
+        raise
+
+
 def parse_any(text: str, *, file: str, kind: str | None = None) -> Topology:
     """Parse a text with the reader called ``kind``, or the one that its content names.
 
@@ -130,7 +144,7 @@ def parse_any(text: str, *, file: str, kind: str | None = None) -> Topology:
         )
     reader, shape = _sniff(text, file=file) if kind is None else (known[kind], text)
     try:
-        return reader.parse(shape, file=file)
+        return _parse(reader, shape, file)
     except TopologyError as error:
         # What a file describes contradicts itself: say which file.
         error.where = error.where or Where(file=file)
