@@ -2,8 +2,10 @@
 
 For each batch: one warm-up (from which follows how often a short pattern is repeated
 within one timing), the repeats, more of them in place of what looks wrong; then the
-timings go to the journal, and only then comes the next batch.  Between batches, now and
-then, a reference pattern tells whether the machine is still what it was.
+timings go to the journal, and only then comes the next batch.  Many repeats are taken in
+parts of a few seconds, each like a batch of its own.  Between them, now and then, a
+reference pattern tells whether the machine is still what it was
+(:mod:`topocal.measure.steadiness`).
 
 How short patterns are timed
     A timing lasts :data:`SHORTEST_S` or longer: the pattern runs back to back so often,
@@ -17,14 +19,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import msgspec
 
-from topocal.measure.checks import doubts, drifted, is_spread
+from topocal.measure.checks import doubts, is_spread
 from topocal.measure.crew import Crew, WrongBytesError
 from topocal.measure.journal import Journal
 from topocal.measure.memory import refuse_too_much
@@ -32,13 +34,11 @@ from topocal.measure.orders import Prepare, Report
 from topocal.measure.plan import Plan
 from topocal.measure.samples import Measurements, Sample
 from topocal.measure.schedule import Batch, absent_patterns, batches, buffers, exchanges
+from topocal.measure.steadiness import MOST_ITERATIONS, Job, Levels, Reference
 from topocal.topo.errors import InputError
 from topocal.topo.flow import Pattern
 from topocal.topo.naming import natural_key
 from topocal.topo.units import format_bytes
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["SHORTEST_S", "TIMEOUT_S", "Coordinator", "Settings"]
 
@@ -55,26 +55,22 @@ _JOINING: Final = 5
 _SLOWEST_BPS: Final = 10e6
 """What passes less than Fast Ethernet (100 Mbit/s, 12.5 MB/s) is taken for stuck."""
 
-_MOST_ITERATIONS: Final = 1000
-"""For a message of 5 us, which no backend beats, this is as long as a timing lasts."""
-
 _THINK_S: Final = 3600.0
 """How long ranks wait between plans, while the first one fits, designs and prepares."""
 
 _CHECK_EVERY_S: Final = 20.0
-"""A look at the reference takes a fraction of a second, so this costs a few per cent."""
+_CHECK_SHARE: Final = 0.05
+"""Looks at the reference come so often that they take this part of the time, at least."""
 
-_CHECKS: Final = 5
-"""Five before and five now that do not overlap are chance once in 126 times; twice in a row,
-once in 16,000."""
+_PART_S: Final = 2.0
+_PART_REPEATS: Final = 5
+_PART_VALUES: Final = 100_000
+"""A part of a batch ends after so long, or with so many times of flows to write, but has enough
+repeats to tell which ones stand apart."""
 
-_UNCOUNTED: Final = 2
-_REFERENCE_S: Final = 20e-3
-"""The reference is measured at the smallest size that takes so long, or at the largest as often
-as that takes: quick, and still more than chance."""
-
-_MOST_AGAIN: Final = 2
-"""A machine that changes more often than that is measured as it is, and that is told."""
+_FEWEST_AGAIN: Final = 10
+"""So many batches may be measured again, or as many as there are: what changes more often is
+taken as it is, and that is told."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +88,7 @@ class Settings:
     timeout_s
         How long a rank may take for anything besides moving bytes.
     check_every_s
-        How often the reference pattern is measured.
+        How often the reference pattern is measured, at least.
     """
 
     issues: tuple[str, ...] = ("group",)
@@ -119,7 +115,7 @@ class Coordinator:
     journal
         Where timings go; its session has begun.
     advance
-        Called with the number of batches that are done, and of those to do.
+        Called with the number of batches that are done, in parts too, and of those to do.
     tell
         Called with sentences for the user.
     """
@@ -130,7 +126,7 @@ class Coordinator:
         *,
         settings: Settings,
         journal: Journal,
-        advance: Callable[[int, int], None] = lambda done, total: None,
+        advance: Callable[[float, int], None] = lambda done, total: None,
         tell: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._crew, self._settings, self._journal = crew, settings, journal
@@ -138,7 +134,6 @@ class Coordinator:
         self._rank_of = {name: rank for rank, name in enumerate(crew.names)}
         self._began = time.monotonic()
         self._step = -1
-        self._times_again = 0
 
     def run(self, plan: Plan) -> Measurements:
         """Time every pattern of the plan, but for what the journal has of it.
@@ -165,7 +160,8 @@ class Coordinator:
                 f"such as {absent[0]}"
             )
         measured = self._journal.measured(self._step)
-        due = list(batches(plan, self._settings.issues, present, measured))
+        left = self._journal.left(self._step)
+        due = list(batches(plan, self._settings.issues, present, measured, left))
         if due:
             self._crew.wait(_THINK_S)
             self._prepare(plan)
@@ -200,53 +196,88 @@ class Coordinator:
             self._journal.copies({self._crew.names[r]: rate for r, rate in rates.items()})
 
     def _measure_all(self, plan: Plan, due: Sequence[Batch]) -> None:
-        reference = _Reference(self, due)
-        since: list[Batch] = []
-        checked = time.monotonic()
-        for number, batch in enumerate(due):
-            self._measure(plan, batch)
-            since.append(batch)
-            self._advance(number + 1, len(due))
-            if time.monotonic() - checked >= self._settings.check_every_s or batch is due[-1]:
-                ratio = reference.change()
-                if ratio is not None:
-                    self._again(plan, since, reference, ratio)
-                since, checked = [], time.monotonic()
-
-    def _again(
-        self, plan: Plan, since: Sequence[Batch], reference: _Reference, ratio: float
-    ) -> None:
-        """The machine has changed: measure once more what may have been measured on the way."""
-        numbers = sorted({batch.round for batch in since})
-        self._times_again += 1
-        last = self._times_again > _MOST_AGAIN
-        self._note(
-            f"drift: {reference.name} took {ratio:.3g} times as long after round {numbers[-1]}; "
-            + ("the machine keeps changing, and is taken as it is" if last else "measured again:")
-            + ("" if last else f" rounds {numbers[0]} to {numbers[-1]}")
+        reference = Reference(
+            lambda batch, times: self.time(batch, batch.patterns, [times], [])[0].seconds, due
         )
-        if last:
-            return
-        for batch in since:
+        levels = Levels(reference.before)
+        waiting = deque(Job(batch, batch.repeats) for batch in due)
+        since: dict[Job, None] = {}
+        budget, finished = max(_FEWEST_AGAIN, len(due)), 0.0
+        checked = time.monotonic()
+        while waiting:
+            job = waiting[0]
+            self._measure(plan, job)
+            since[job] = None
+            if not job.left:
+                waiting.popleft()
+            finished = max(finished, len(due) - sum(j.left / j.batch.repeats for j in waiting))
+            self._advance(finished, len(due))
+            every_s = min(self._settings.check_every_s, reference.look_s / _CHECK_SHARE)
+            if waiting and time.monotonic() - checked < every_s:
+                continue
+            ratio = reference.change()
+            again: list[Job] = []
+            if ratio is None:
+                levels.stay(since)
+                if not waiting:
+                    again = levels.few_of_others()
+            else:
+                again = levels.leave(reference.before, list(since))
+            if again:
+                budget -= len(again)
+                self._tell_of_change(reference, ratio, job, again, taken=budget < 0)
+                if budget >= 0:
+                    self._set_aside(plan, again, ratio)
+                    waiting = deque([*again, *(j for j in waiting if j not in set(again))])
+            since, checked = {}, time.monotonic()
+
+    def _tell_of_change(
+        self,
+        reference: Reference,
+        ratio: float | None,
+        last: Job,
+        again: Sequence[Job],
+        *,
+        taken: bool,
+    ) -> None:
+        what = f"drift: {reference.name} took "
+        if ratio is None:
+            what += "another time when few of the rounds were measured"
+        else:
+            what += f"{ratio:.3g} times as long after round {last.batch.round}"
+        numbers = sorted({job.batch.round for job in again})
+        self._note(
+            f"{what}; the machine keeps changing, and is taken as it is"
+            if taken
+            else f"{what}; measured again: rounds {numbers[0]} to {numbers[-1]}"
+        )
+
+    def _set_aside(self, plan: Plan, jobs: Sequence[Job], ratio: float | None) -> None:
+        """What was measured of them is not to be used: they begin anew."""
+        when = "another time then" if ratio is None else f"{ratio:.3g} times as long afterwards"
+        for job in jobs:
             self._journal.set_aside(
                 self._step,
-                batch.round,
-                [p.name for p in batch.patterns],
-                batch.size_bytes,
-                batch.issue,
-                f"the reference took {ratio:.3g} times as long afterwards",
+                job.batch.round,
+                [p.name for p in job.batch.patterns],
+                job.batch.size_bytes,
+                job.batch.issue,
+                f"the reference took {when}",
             )
-            self._measure(plan, batch)
+            job.batch = replace(job.batch, repeats=plan.repeats)
+            job.left = plan.repeats
 
-    def _measure(self, plan: Plan, batch: Batch) -> None:
-        """One batch, and its line in the journal."""
+    def _measure(self, plan: Plan, job: Job) -> None:
+        """A batch, or a part of it, and its line in the journal."""
+        batch = job.batch
         # From an order to the next one there is one timing, and what is said about it.
         limit = self._limit(batch.patterns, [1] * len(batch.patterns))
         self._crew.wait(2 * (limit + self._settings.timeout_s))
         samples: list[Sample] = []
+        done = 0
         try:
-            iterations = self._warm_up(plan, batch, samples)
-            self._repeat(plan, batch, iterations, samples)
+            iterations = self._warm_up(plan, job, samples)
+            done = self._repeat(plan, job, iterations, samples)
         except BaseException:
             # Too few repeats are not to pass for enough when measuring goes on.
             samples[:] = [
@@ -254,19 +285,29 @@ class Coordinator:
             ]
             raise
         finally:
-            if samples:
-                after = time.monotonic() - self._began
-                self._journal.add(self._step, batch.round, samples, after_s=after)
+            job.left -= done
+            self._write(job, samples)
 
-    def _warm_up(self, plan: Plan, batch: Batch, samples: list[Sample]) -> list[int]:
+    def _write(self, job: Job, samples: Sequence[Sample]) -> None:
+        if samples:
+            after_s = time.monotonic() - self._began
+            self._journal.add(self._step, job.batch.round, samples, after_s=after_s, left=job.left)
+
+    def _warm_up(self, plan: Plan, job: Job, samples: list[Sample]) -> list[int]:
         """Runs that do not count; how often each pattern has to run in one timing."""
+        batch = job.batch
         iterations = [1] * len(batch.patterns)
+        part = _Part()
         for _ in range(max(1, plan.warm_ups)):
             found = self.time(batch, batch.patterns, iterations, samples)
             samples += (_aside(s, "warm-up") for s in found)
+            if part.is_full(samples):
+                self._write(job, samples)
+                samples.clear()
+                part = _Part()
         for _ in range(2):  # The first run may be slow, and tells too few.
             wanted = [
-                min(_MOST_ITERATIONS, math.ceil(self._settings.shortest_s / s.seconds))
+                min(MOST_ITERATIONS, math.ceil(self._settings.shortest_s / s.seconds))
                 for s in found
             ]
             if all(w <= 1.5 * k for w, k in zip(wanted, iterations, strict=True)):
@@ -277,27 +318,34 @@ class Coordinator:
         return iterations
 
     def _repeat(
-        self, plan: Plan, batch: Batch, iterations: Sequence[int], samples: list[Sample]
-    ) -> None:
-        """The repeats, and more of them in place of doubtful ones; all go to ``samples``."""
+        self, plan: Plan, job: Job, iterations: Sequence[int], samples: list[Sample]
+    ) -> int:
+        """Repeats, all that are left or a part of them, and more in place of doubtful ones.
+
+        All go to ``samples``; returns how many there were to be.
+        """
+        batch, first = job.batch, plan.repeats - job.left
         timed: list[list[Sample]] = [[] for _ in batch.patterns]
+        part, done = _Part(), 0
         try:
-            for _ in range(plan.repeats):
+            while done < job.left:
                 found = self.time(batch, batch.patterns, iterations, samples)
+                done += 1
                 for ours, sample in zip(timed, found, strict=True):
-                    ours.append(msgspec.structs.replace(sample, repeat=len(ours)))
-            for _ in range(plan.repeats):
-                again = [
-                    k
-                    for k, ours in enumerate(timed)
-                    if len(ours) - len(doubts(ours)) < plan.repeats
-                ]
+                    ours.append(msgspec.structs.replace(sample, repeat=first + len(ours)))
+                # Neither this part nor the next is to have too few.
+                enough = min(done, job.left - done) >= _PART_REPEATS
+                if enough and part.is_full(s for ours in timed for s in ours):
+                    break
+            for _ in range(done):
+                again = [k for k, ours in enumerate(timed) if len(ours) - len(doubts(ours)) < done]
                 if not again:
                     break
                 patterns = [batch.patterns[k] for k in again]
                 found = self.time(batch, patterns, [iterations[k] for k in again], samples)
                 for k, sample in zip(again, found, strict=True):
-                    timed[k].append(msgspec.structs.replace(sample, repeat=len(timed[k])))
+                    ours = timed[k]
+                    ours.append(msgspec.structs.replace(sample, repeat=first + len(ours)))
         finally:
             for ours in timed:
                 wrong = doubts(ours)
@@ -307,6 +355,7 @@ class Coordinator:
                     _aside(s, f"measured again: {wrong[k]}") if k in wrong else s
                     for k, s in enumerate(ours)
                 )
+        return done
 
     def _limit(self, patterns: Sequence[Pattern], iterations: Sequence[int]) -> float:
         """How long a timing may take before somebody counts as stuck."""
@@ -389,49 +438,17 @@ class Coordinator:
         )
 
 
-class _Reference:
-    """A quick pattern that is measured now and then: has the machine changed?"""
+class _Part:
+    """What is taken between two lines of the journal."""
 
-    def __init__(self, coordinator: Coordinator, due: Sequence[Batch]) -> None:
-        self._coordinator = coordinator
-        pattern = min(
-            (p for batch in due for p in batch.patterns),
-            key=lambda p: (len(p.flows), natural_key(p.name)),
-        )
-        sizes = sorted({batch.size_bytes for batch in due})
-        for size in sizes:
-            self._batch = Batch(due[0].round, due[0].issue, (pattern.scaled(size),))
-            self._iterations = 1
-            seconds = median(self._times())
-            if seconds >= _REFERENCE_S:
-                break
-        self._iterations = min(_MOST_ITERATIONS, math.ceil(_REFERENCE_S / seconds))
-        self._before = self._times()
+    def __init__(self) -> None:
+        self._until = time.monotonic() + _PART_S
 
-    @property
-    def name(self) -> str:
-        """Pattern and size."""
-        return f"{self._batch.patterns[0].name} of {format_bytes(self._batch.size_bytes)}"
-
-    def _times(self) -> list[float]:
-        found: list[float] = []
-        for k in range(_UNCOUNTED + _CHECKS):
-            (sample,) = self._coordinator.time(
-                self._batch, self._batch.patterns, [self._iterations], []
-            )
-            if k >= _UNCOUNTED:
-                found.append(sample.seconds)
-        return found
-
-    def change(self) -> float | None:
-        """How many times as long it takes now, if that is more than chance, and lasts."""
-        for _ in range(2):
-            now = self._times()
-            ratio = drifted(self._before, now)
-            if ratio is None:
-                return None
-        self._before = now
-        return ratio
+    def is_full(self, samples: Iterable[Sample]) -> bool:
+        """Whether it is time to write."""
+        if time.monotonic() > self._until:
+            return True
+        return sum(len(s.pattern.flows) for s in samples) > _PART_VALUES
 
 
 def _aside(sample: Sample, reason: str) -> Sample:

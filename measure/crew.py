@@ -126,7 +126,10 @@ class Crew:
             self._lost(failed, limit_s)
         for rank, answer in found.items():
             if isinstance(answer, Report) and answer.failed:
-                raise MeasurementError(f"{self.name(rank)}: {answer.failed}", about=rank)
+                own = f"rank {rank} "  # As it calls itself, which does not know its endpoint.
+                said = answer.failed
+                what = said.removeprefix(own) if said.startswith(own) else f"failed: {said}"
+                raise MeasurementError(f"{self.name(rank)} {what}", about=rank)
         return found
 
     def _lost(self, failed: Mapping[int, str], limit_s: float) -> NoReturn:
@@ -319,5 +322,5 @@ def _obey(member: Member, order: Order, limit_s: float) -> Answer:
             case _:
                 pass
     except TopocalError as error:
-        return Report(failed=error.what)
+        return Report(failed=f"{error.what}; {error.remedy}" if error.remedy else error.what)
     return Ready(clock=member.clock())

@@ -77,7 +77,7 @@ class Session:
     journal: Path | None = None
     resume: bool = False
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    advance: Callable[[int, int], None] = lambda done, total: None
+    advance: Callable[[float, int], None] = lambda done, total: None
     tell: Callable[[str], None] = lambda text: None
 
 

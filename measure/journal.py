@@ -9,7 +9,7 @@ bytes, so that a changed digit is noticed.
 
     {"format": "topocal/journal", "version": 1, "subject": "…", "run": "5f0c…"}
     {"session": {"backend": "gloo", "ranks": ["gpu0", "gpu1"], …}}
-    {"batch": [0, 3], "after_s": 1.5, "samples": [{"flows": [["gpu0", "gpu1"]], …}]}
+    {"batch": [0, 3], "after_s": 1.5, "left": 5, "samples": [{"flows": [["gpu0", "gpu1"]], …}]}
     {"aside": [0, 3], "patterns": ["gpu0->gpu1"], "size": 4096.0, "issue": "group", "reason": "…"}
     {"remark": "…", "check": 2890354718}
 
@@ -27,7 +27,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -78,6 +78,7 @@ class _Line(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     session: dict[str, Any] | None = None
     batch: tuple[int, int] | None = None
     after_s: float = 0.0
+    left: Annotated[int, msgspec.Meta(ge=0)] = 0
     samples: list[_Timing] = []
     aside: tuple[int, int] | None = None
     patterns: list[str] = []
@@ -129,7 +130,7 @@ class Journal:
         self._links: dict[str, str] = {}
         self._copies: dict[str, float] = {}
         self._samples: list[tuple[int, int, Sample]] = []  # batch's step, session, sample
-        self._reasons: dict[tuple[int, int], str] = {}
+        self._left: dict[tuple[int, Key], int] = {}
         self._file: int | None = None
         self._length = 0
         if self.path is not None:
@@ -206,7 +207,9 @@ class Journal:
             step, number = line.batch
             session = len(self._sessions) - 1
             self._seconds[session] = max(self._seconds[session], line.after_s)
-            self._samples += [(step, session, _sample(t, number)) for t in line.samples]
+            new = [_sample(t, number) for t in line.samples]
+            self._samples += [(step, session, x) for x in new]
+            self._left |= {(step, _key(x)): line.left for x in new}
         elif line.aside is not None:
             self._samples = [
                 (s, k, _set_aside(x, line.reason) if _is_meant(line, s, x) else x)
@@ -270,8 +273,16 @@ class Journal:
         self._append(line)
         self._take(line)
 
-    def add(self, step: int, round_: int, samples: Sequence[Sample], *, after_s: float) -> None:
-        """The timings of one batch.
+    def add(
+        self,
+        step: int,
+        round_: int,
+        samples: Sequence[Sample],
+        *,
+        after_s: float,
+        left: int = 0,
+    ) -> None:
+        """The timings of one batch, or of a part of it: ``left`` repeats are to come.
 
         Raises
         ------
@@ -279,7 +290,10 @@ class Journal:
             When they cannot be written; the file is then as before.
         """
         line = _Line(
-            batch=(step, round_), after_s=after_s, samples=[_timing(sample) for sample in samples]
+            batch=(step, round_),
+            after_s=after_s,
+            left=left,
+            samples=[_timing(sample) for sample in samples],
         )
         self._append(line)
         self._take(line)
@@ -329,12 +343,15 @@ class Journal:
     # What is taken out.
 
     def measured(self, step: int) -> set[Key]:
-        """Scenarios of a step that have timings to be used."""
-        return {
-            (tuple(x.pattern.pairs), x.pattern.flows[0].size_bytes, x.issue or "")
-            for s, _, x in self._samples
-            if s == step and x.set_aside is None
-        }
+        """Scenarios of a step that have all timings that are to be used."""
+        return {key for key in self._used(step) if not self._left[step, key]}
+
+    def left(self, step: int) -> dict[Key, int]:
+        """How many repeats are to come of the scenarios of a step that have some."""
+        return {k: left for k in self._used(step) if (left := self._left[step, k])}
+
+    def _used(self, step: int) -> set[Key]:
+        return {_key(x) for s, _, x in self._samples if s == step and x.set_aside is None}
 
     def measurements(self, step: int | None = None) -> Measurements:
         """All timings, or those of one step, with the sessions they come from.
@@ -373,6 +390,10 @@ class Journal:
             if step is None or s == step
         ]
         return Measurements.of(samples, runs=runs)
+
+
+def _key(sample: Sample) -> Key:
+    return tuple(sample.pattern.pairs), sample.pattern.flows[0].size_bytes, sample.issue or ""
 
 
 def _encoded(line: _Line) -> bytes:

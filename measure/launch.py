@@ -37,6 +37,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from topocal.measure.places import Place
+from topocal.measure.waits import is_out_of_memory
 from topocal.topo import errors
 from topocal.topo.errors import InputError, MeasurementError, TopocalError, Where, one_line
 
@@ -53,6 +54,9 @@ _GRACE_S: Final = 0.5
 
 _END_S: Final = 2.0
 """How long a child has to end after SIGTERM."""
+
+_LESS_MEMORY: Final = "plan smaller sizes (topocal plan --sizes), or start fewer ranks on its host"
+_KILLED: Final = "if nobody did, the kernel was out of memory: see dmesg"
 
 _HELD: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -240,6 +244,14 @@ class _Launch:
                 line=None if where is None else where.line,
                 others_fault=getattr(error, "others_fault", False),
             )
+        elif is_out_of_memory(error):
+            failure = _Failure(
+                rank=rank,
+                at=time.monotonic(),
+                kind="MeasurementError",
+                what=f"{self._name(rank)} ran out of memory",
+                remedy=_LESS_MEMORY,
+            )
         else:
             last = traceback.extract_tb(error.__traceback__)[-1:]
             place = f" ({Path(last[0].filename).name}:{last[0].lineno})" if last else ""
@@ -334,12 +346,13 @@ class _Launch:
         """The failure that made the others."""
         for rank in self._dead():
             status = self._statuses[rank]
-            how = (
-                f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
-                if os.WIFSIGNALED(status)
-                else f"ended with status {os.waitstatus_to_exitcode(status)}"
-            )
-            return MeasurementError(f"{self._name(rank)} {how}", about=rank)
+            if not os.WIFSIGNALED(status):
+                how, remedy = f"ended with status {os.waitstatus_to_exitcode(status)}", ""
+            else:
+                number = os.WTERMSIG(status)
+                how = f"was killed by {signal.Signals(number).name}"
+                remedy = _KILLED if number == signal.SIGKILL else ""
+            return MeasurementError(f"{self._name(rank)} {how}", remedy=remedy, about=rank)
         for rank in self._stopped_since:
             return MeasurementError(f"{self._name(rank)} is stopped and did not go on", about=rank)
         # Rank 0 hears of all others, so its complaint is the one that knows.

@@ -7,7 +7,7 @@ same time, whatever the plan says.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from topocal.measure.orders import Exchange, Receive, Send
@@ -22,11 +22,12 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What runs at the same time: patterns with their size."""
+    """What runs at the same time: patterns with their size, and how often."""
 
     round: int
     issue: str
     patterns: tuple[Pattern, ...]
+    repeats: int
 
     @property
     def size_bytes(self) -> float:
@@ -46,8 +47,16 @@ def batches(
     issues: Sequence[str],
     present: Collection[str],
     measured: Collection[tuple[Pairs, float, str]] = (),
+    left: Mapping[tuple[Pairs, float, str], int] | None = None,
 ) -> Iterator[Batch]:
     """All batches of a plan in order, without what is measured.
+
+    Parameters
+    ----------
+    measured
+        Scenarios that are done.
+    left
+        How many repeats are to come of those that are done in part.
 
     Raises
     ------
@@ -65,11 +74,15 @@ def batches(
         possible = [p for p in patterns if {end for pair in p.pairs for end in pair} <= here]
         for size in plan.sizes_bytes:
             for issue in issues:
-                due = [
-                    p.scaled(size) for p in possible if (tuple(p.pairs), size, issue) not in known
-                ]
-                for together in _disjoint(due):
-                    yield Batch(number, issue, tuple(together))
+                due: dict[int, list[Pattern]] = {}
+                for p in possible:
+                    key = tuple(p.pairs), size, issue
+                    if key not in known:
+                        repeats = min(plan.repeats, (left or {}).get(key, plan.repeats))
+                        due.setdefault(repeats, []).append(p.scaled(size))
+                for repeats, alike in sorted(due.items()):
+                    for together in _disjoint(alike):
+                        yield Batch(number, issue, tuple(together), repeats)
 
 
 def _disjoint(patterns: Sequence[Pattern]) -> list[list[Pattern]]:

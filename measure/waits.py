@@ -16,6 +16,7 @@ __all__ = [
     "begin",
     "complaint",
     "first_line",
+    "is_out_of_memory",
     "promised",
     "sleep_until",
     "wait",
@@ -26,6 +27,15 @@ __all__ = [
 _CLOSED: Final = ("Connection closed", "Connection reset", "Broken pipe", "pair closure")
 """What gloo says where the other end, or the whole group at this end, has gone."""
 
+
+_NO_MEMORY: Final = (
+    "allocate memory",
+    "out of memory",
+    "bad_alloc",
+    "start new thread",
+)
+"""What Python, torch and the C library say where there is no memory left: a thread, too, fails
+to start for its stack."""
 
 _SLACK_S: Final = 5.0
 """How much later than promised a sign of life may come."""
@@ -44,6 +54,11 @@ def complaint(what: str) -> MeasurementError:
     error = MeasurementError(what, remedy="see what became of the other ranks")
     error.others_fault = True
     return error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there was no memory."""
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY)
 
 
 def first_line(error: BaseException) -> str:

@@ -43,6 +43,7 @@ from topocal.measure.waits import (
     begin,
     complaint,
     first_line,
+    is_out_of_memory,
     promised,
     sleep_until,
     wait_or_raise,
@@ -260,8 +261,9 @@ class Member:
                 payload.write(buffer.view(torch.int32), self._index, seed)
                 self._sent.append(buffer)
         except RuntimeError as error:
+            why = "" if is_out_of_memory(error) else f": {first_line(error)}"
             raise MeasurementError(
-                f"rank {self.rank} has no room for its buffers: {first_line(error)}",
+                f"rank {self.rank} has no room for its buffers{why}",
                 remedy="measure smaller sizes",
             ) from error
 

@@ -212,8 +212,8 @@ def test_with_real_messages_cut_off_and_gone_on_with(folder: Path) -> None:
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
     assert errors == (
-        "topocal: rank 2 (gpu2) was killed by SIGKILL; what was measured is in "
-        "model.calibration.json.journal; go on with --resume\n"
+        "topocal: rank 2 (gpu2) was killed by SIGKILL; if nobody did, the kernel was out of "
+        "memory: see dmesg; what was measured is in model.calibration.json.journal; go on with --resume\n"
     )
     kept = {
         timing["seconds"]

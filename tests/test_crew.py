@@ -6,6 +6,7 @@ in whatever way.
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
 import time
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from topocal.measure import coordinator
 from topocal.measure.checks import DRIFT
 from topocal.measure.coordinator import Coordinator, Settings
 from topocal.measure.crew import Crew, DismissedError, WrongBytesError, serve
@@ -310,7 +312,7 @@ def test_what_a_rank_cannot_do_it_says() -> None:
     ranks.start()
     crew = crew_of(ranks)
     order = Prepare(sends=1, receives=1, bytes_each=8)
-    with pytest.raises(MeasurementError, match=r"rank 2 \(gpu2\): rank 2 has no room"):
+    with pytest.raises(MeasurementError, match=r"^rank 2 \(gpu2\) has no room"):
         crew.prepare({0: order, 1: order, 2: order})
     assert ranks.members[0].prepared == ranks.members[1].prepared == [order]
     crew.stop(failed=True)
@@ -479,6 +481,98 @@ def test_repeats_that_were_cut_off_are_measured_again_when_it_goes_on(tmp_path: 
     assert [s.repeat for s in found.samples] == [0, 1, 2]
     reasons = sorted(s.set_aside for s in found.set_aside)
     assert reasons == ["its repeats were cut off", "warm-up", "warm-up"]
+
+
+PAIRS = plan_of(*(peer(a, b) for a in NAMES for b in NAMES if a != b))
+
+
+@pytest.mark.parametrize(
+    "slow", [(20, 70), (23, 24), (17, 41), (40, 75), (15, 16), (0, 25), (0, 45)]
+)
+def test_a_rank_that_is_slow_for_a_while_changes_nothing(slow: tuple[int, int]) -> None:
+    #   gpu1 is half as fast from one of its messages to another.  Each of the six pairs takes 1
+    #   warm-up, 3 repeats and a look at the reference, gpu0->gpu1: 7 messages, or 14 in doubt.
+    count = [0]
+
+    def seconds(order: Exchange) -> float:
+        count[0] += 1
+        return 0.04 if slow[0] <= count[0] < slow[1] else 0.02
+
+    ranks = group(3)
+    ranks.members[1].seconds = seconds
+    found, said = measured(ranks, PAIRS)
+    assert count[0] > slow[0]
+    undisturbed, _ = measured(group(3), PAIRS)
+    assert [(s.name, s.repeat) for s in found.samples] == [
+        (s.name, s.repeat) for s in undisturbed.samples
+    ]
+    assert [s.seconds for s in found.samples] == pytest.approx(
+        [s.seconds for s in undisturbed.samples]
+    )
+    assert bool(said[1:]) == (slow[1] - slow[0] > 10)
+
+
+def test_what_changes_all_the_time_is_taken_as_it_is() -> None:
+    #   Each look at the reference takes twice as long as the one before: no end of changes.
+    count = [0]
+
+    def seconds(order: Exchange) -> float:
+        count[0] += bool(order.receives)
+        return 0.01 * 1.2 ** (count[0] // 4)
+
+    found, said = measured(group(3, seconds=seconds), PAIRS)
+    assert {s.name for s in found.samples} == {p.name for p in PAIRS.patterns}
+    assert said[-1].endswith("the machine keeps changing, and is taken as it is")
+    assert sum("measured again" in text for text in said) == 10
+
+
+def test_many_repeats_are_written_as_they_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    #   Time is always up: parts of 5 repeats, and a last one of 8, as 3 would be too few.  The
+    #   message after the second part fails: 14 of the reference, 1 and 5, 7, 1 and 5, 7, 1.
+    monkeypatch.setattr(coordinator, "_PART_S", -1.0)
+    count = [0]
+
+    def spoil(order: Exchange, report: Report) -> Report:
+        count[0] += 1
+        return waits_in_vain(order, report) if count[0] == 42 else report
+
+    plan = plan_of(peer("gpu1", "gpu2"), repeats=23)
+    reached: list[float] = []
+
+    def run(resume: bool) -> Any:
+        ranks = group(3)
+        ranks.members[2].spoil = spoil
+        ranks.start()
+        session = Session(
+            names=NAMES,
+            subject="plan",
+            settings=Settings(timeout_s=LIMIT_S, shortest_s=1e-4, check_every_s=0.0),
+            journal=tmp_path / "j",
+            resume=resume,
+            advance=lambda done, total: reached.append(done / total),
+        )
+        try:
+            return coordinate(ranks.first, session, lambda machine: machine.run(plan))
+        finally:
+            ranks.join()
+
+    with pytest.raises(MeasurementError, match="nothing came in time"):
+        run(resume=False)
+    lines = [json.loads(t) for t in (tmp_path / "j").read_text().splitlines()]
+    written = [line for line in lines if "batch" in line]
+    assert [(line["left"], len(line["samples"])) for line in written] == [
+        (23, 1),  # A warm-up.
+        (18, 5),
+        (18, 1),
+        (13, 5),
+        (13, 1),
+    ]
+    assert reached == pytest.approx([5 / 23, 10 / 23])
+    found = run(resume=True)
+    assert [s.repeat for s in found.samples] == list(range(23))
+    assert reached[2:] == pytest.approx([5 / 13, 1.0])
 
 
 def test_bytes_that_are_wrong_end_it_and_are_kept() -> None:

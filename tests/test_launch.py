@@ -72,12 +72,18 @@ def test_each_knows_its_place() -> None:
     ]
 
 
+HINT = "if nobody did, the kernel was out of memory: see dmesg"
+
 #   Rank 1 does something, ranks 0 and 2 wait.       What the parent raises.
 ENDS = {
     "os.kill(os.getpid(), signal.SIGKILL)": "MeasurementError rank 1 (gpu1) was killed by SIGKILL",
     "os.kill(os.getpid(), signal.SIGSEGV)": "MeasurementError rank 1 (gpu1) was killed by SIGSEGV",
     "os.kill(os.getpid(), signal.SIGSTOP)": (
         "MeasurementError rank 1 (gpu1) is stopped and did not go on"
+    ),
+    "raise MemoryError": "MeasurementError rank 1 (gpu1) ran out of memory; plan smaller sizes",
+    'raise RuntimeError("can\'t start new thread")': (
+        "MeasurementError rank 1 (gpu1) ran out of memory; plan smaller sizes"
     ),
     "os._exit(7)": "MeasurementError rank 1 (gpu1) ended with status 7",
     "raise ValueError('odd')": "MeasurementError rank 1 (gpu1): ValueError: odd (<string>:",
@@ -117,7 +123,7 @@ def test_the_cause_is_told_and_not_what_came_of_it() -> None:
             raise error
         run(work)
     """)
-    assert lines == ["MeasurementError rank 1 (gpu1) was killed by SIGKILL", "left []"]
+    assert lines == [f"MeasurementError rank 1 (gpu1) was killed by SIGKILL; {HINT}", "left []"]
 
 
 def test_who_aborts_for_another_ones_death_is_not_blamed() -> None:
@@ -131,7 +137,7 @@ def test_who_aborts_for_another_ones_death_is_not_blamed() -> None:
             os.abort()
         run(work)
     """)
-    assert lines == ["MeasurementError rank 1 (gpu1) was killed by SIGKILL", "left []"]
+    assert lines == [f"MeasurementError rank 1 (gpu1) was killed by SIGKILL; {HINT}", "left []"]
 
 
 def test_an_own_fault_comes_before_a_complaint() -> None:

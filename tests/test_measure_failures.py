@@ -18,6 +18,8 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -128,7 +130,11 @@ def assert_resumes(folder: Path, *more: str) -> Plan:
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        (signal.SIGKILL, "rank 1 (gpu1) was killed by SIGKILL"),
+        (
+            signal.SIGKILL,
+            "rank 1 (gpu1) was killed by SIGKILL; if nobody did, the kernel was out of memory: "
+            "see dmesg",
+        ),
         (signal.SIGSTOP, "rank 1 (gpu1) is stopped and did not go on"),
     ],
     ids=["killed", "stopped"],
@@ -216,6 +222,20 @@ def test_a_full_disk_ends_it_and_room_lets_it_go_on(folder: Path) -> None:
     assert_resumes(folder)
 
 
+def test_endless_repeats_are_written_as_they_come(folder: Path) -> None:
+    plan = replace(read_plan(folder / "plan.json"), repeats=10**9)
+    write_plan(plan, folder / "plan.json")
+    process = start(folder)
+    wait_for_batches(process, folder, 3)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    lines = [json.loads(t) for t in (folder / "cal.json.journal").read_text().splitlines()]
+    left = [line["left"] for line in lines if "batch" in line]
+    # Of one batch, as none of them ever ends.
+    assert left == sorted(left, reverse=True)
+    assert all(5 <= a - b <= 10**5 for a, b in pairwise([10**9, *left]))
+
+
 def test_what_is_not_finished_is_not_begun_anew(folder: Path) -> None:
     process = start(folder)
     ranks = wait_for_batches(process, folder)
@@ -243,7 +263,7 @@ def test_what_is_not_finished_is_not_begun_anew(folder: Path) -> None:
 
 
 MISCHIEF = """
-    import sys, time
+    import resource, sys, time
     from pathlib import Path
     from topocal.measure.coordinator import Settings
     from topocal.measure.distributed import Session, ensure_torch, subject_of, take_part
@@ -254,15 +274,31 @@ MISCHIEF = """
     ensure_torch()
     from topocal.measure.worker import Member
 
+    def no_more_memory():
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + (64 << 10)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
     class Wayward(Member):
         "From its twelfth message on, rank 2 is not what it should be."
         sent = 0
+
+        def prepare(self, order):
+            if self.rank == 2:
+                PREPARING
+            super().prepare(order)
 
         def arrange(self, order):
             super().arrange(order)
             self.sent += bool(order.sends)
             if self.rank == 2 and self.sent == 12:
                 MISCHIEF
+
+        def exchange(self, order, at):
+            report = super().exchange(order, at)
+            if self.rank == 2 and self.sent == 12:
+                REPORTING
+            return report
 
     plan = read_plan("plan.json")
     session = Session(
@@ -284,11 +320,16 @@ MISCHIEF = """
 """
 
 
-def wayward(folder: Path, mischief: str = "pass", *, before: str = "pass", s: float = 3.0) -> str:
+PHASES = ("BEFORE", "PREPARING", "MISCHIEF", "REPORTING")
+
+
+def wayward(folder: Path, mischief: str, *, phase: str = "MISCHIEF", s: float = 3.0) -> str:
     """What is said when rank 2 goes astray: one line."""
-    script = textwrap.dedent(MISCHIEF).replace("MISCHIEF", mischief)
+    script = textwrap.dedent(MISCHIEF).replace("PATIENCE", str(s))
+    for name in PHASES:
+        script = script.replace(name, mischief if name == phase else "pass")
     found = subprocess.run(
-        [sys.executable, "-c", script.replace("BEFORE", before).replace("PATIENCE", str(s))],
+        [sys.executable, "-c", script],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -309,11 +350,27 @@ def test_a_rank_that_hangs_is_named(folder: Path) -> None:
 
 
 def test_a_rank_that_hangs_before_all_have_met_is_named(folder: Path) -> None:
-    said = wayward(folder, before="time.sleep(1000)", s=0.5)
+    said = wayward(folder, "time.sleep(1000)", phase="BEFORE", s=0.5)
     assert said == (
         "topocal: rank 2 (gpu4) did not come within 2.5 s; see what became of the other ranks\n"
     )
     assert not (folder / "cal.json.journal").exists()
+
+
+@pytest.mark.parametrize("phase", ["PREPARING", "MISCHIEF", "REPORTING"])
+def test_a_rank_without_memory_is_named(folder: Path, phase: str) -> None:
+    #   Not a byte more than it has: an allocation, or the stack of a thread, is refused.
+    plan = design(
+        build_machine("b70"), endpoints=["gpu0", "gpu1", "gpu4"], sizes_bytes=[2.0**24], repeats=3
+    )
+    write_plan(plan, folder / "plan.json")
+    said = wayward(folder, "no_more_memory()", phase=phase)
+    assert said in (
+        "topocal: rank 2 (gpu4) has no room for its buffers; measure smaller sizes\n",
+        "topocal: rank 2 (gpu4) ran out of memory; plan smaller sizes (topocal plan --sizes), or "
+        "start fewer ranks on its host\n",
+    )
+    assert (batches(folder) > 0) == (phase != "PREPARING")
 
 
 def test_wrong_bytes_are_noticed_and_who_sent_them_is_named(folder: Path) -> None:

@@ -170,7 +170,7 @@ def on_fabric(
     work: Callable[[Machine], None],
     *,
     settings: Settings | None = None,
-    advance: Callable[[int, int], None] = lambda done, total: None,
+    advance: Callable[[float, int], None] = lambda done, total: None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Let rank 0 of a group of real processes on an emulated fabric do some measuring.

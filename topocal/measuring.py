@@ -62,8 +62,9 @@ class Progress:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._step: Callable[[int], None] = lambda _: None
+        self._step: Callable[[float], None] = lambda _: None
         self._total: int | None = None
+        self._at = 0.0
 
     def tell(self, text: str) -> None:
         """A sentence for the user."""
@@ -73,11 +74,11 @@ class Progress:
             with whoever_listens():
                 console().print(safe(text))
 
-    def advance(self, done: int, total: int) -> None:
-        """So many of all are done."""
-        if done == 1 and self._total is not None:  # What the journal has is done already.
-            self._step(self._total - total)
-        self._step(1)
+    def advance(self, done: float, total: int) -> None:
+        """So many of all that were to do are done; what the journal has is not among them."""
+        at = done if self._total is None else self._total - total + done
+        self._step(at - self._at)
+        self._at = at
 
     @contextmanager
     def shown(self, what: str, total: int | None = None) -> Iterator[None]:
@@ -85,7 +86,7 @@ class Progress:
         from topocal.progress import progress
 
         with progress(what, total) as step:
-            self._step, self._total = step, total
+            self._step, self._total, self._at = step, total, 0.0
             try:
                 yield
             finally:

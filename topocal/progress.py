@@ -25,7 +25,7 @@ class Advance:
         self._bar = bar
         self._task = task
 
-    def __call__(self, done: int) -> None:
+    def __call__(self, done: float) -> None:
         if self._bar is not None and self._task is not None:
             self._bar.advance(self._task, done)
 
