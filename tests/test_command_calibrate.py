@@ -213,7 +213,8 @@ def test_with_real_messages_cut_off_and_gone_on_with(folder: Path) -> None:
     assert process.returncode == 2
     assert errors == (
         "topocal: rank 2 (gpu2) was killed by SIGKILL; if nobody did, the kernel was out of "
-        "memory: see dmesg; what was measured is in model.calibration.json.journal; go on with --resume\n"
+        "memory: see dmesg; what was measured is in model.calibration.json.journal; "
+        "go on with --resume\n"
     )
     kept = {
         timing["seconds"]
