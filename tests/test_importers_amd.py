@@ -311,6 +311,10 @@ def test_comm_scope_medians_where_there_is_nothing_else() -> None:
     [
         (parse_transferbench, "nothing"),
         (parse_rocm_bandwidth, "RocmBandwidthTest Version: 2.6.0"),
+        (
+            parse_rocm_bandwidth,
+            "Unidirectional copy peak bandwidth GB/s\n\n   gpu0 gpu1\ngpu0 N/A 25\ngpu1 25 N/A\n",
+        ),
         (parse_superbench_copy, "gpu0_to_gpu1_by_sm"),
         (parse_comm_scope, '{"benchmarks": []}'),
     ],

@@ -54,6 +54,7 @@ _BANNER: Final = re.compile(r"(Uni|Bi)directional Benchmark Result", re.IGNORECA
 _BINARY: Final = {"kb": "KiB", "mb": "MiB", "gb": "GiB"}
 """The tool divides by 1024 and prints KB."""
 
+_NUMBER: Final = re.compile(r"[0-9]{1,4}")
 _LOOK_AHEAD: Final = 4
 
 
@@ -168,8 +169,11 @@ def _bus_id(bus: re.Match[str]) -> dict[str, str]:
 
 def _table_below(lines: Sequence[str], at: int, file: str) -> tuple[Matrix, int] | None:
     for here in range(at, min(at + _LOOK_AHEAD, len(lines))):
-        if header_names(lines[here]) is not None:
-            return read_matrix(lines, here, file=file)
+        names = header_names(lines[here])
+        if names is not None:
+            # The tool's devices are numbers; what else there is below is of another one.
+            mine = all(_NUMBER.fullmatch(name) for name in names)
+            return read_matrix(lines, here, file=file) if mine else None
     return None
 
 
