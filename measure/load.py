@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from topocal.measure.calibration import decode_calibration
@@ -12,16 +12,20 @@ from topocal.measure.importers.tables import parse_table
 from topocal.measure.merging import merge
 from topocal.measure.samples import Measurements
 from topocal.topo.errors import InputError, Where, file_words
-from topocal.topo.io import read_bytes
+from topocal.topo.io import read_bytes, stated_format
 from topocal.topo.readers.archive import inflate
 from topocal.topo.readers.reader import decode_text
+from topocal.topo.strict_json import decoded_if_marked
 
 __all__ = ["load", "parse_measurements"]
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-
-def load(paths: str | Path | Iterable[str | Path], *, ignoring: Iterable[str] = ()) -> Measurements:
+def load(
+    paths: str | Path | Iterable[str | Path],
+    *,
+    ignoring: Iterable[str] = (),
+    tell: Callable[[str], None] | None = None,
+) -> Measurements:
     """The samples of one file or several together: calibration.json, tables of figures, and
     what measuring tools print (:mod:`topocal.measure.importers.registry`).
 
@@ -30,6 +34,8 @@ def load(paths: str | Path | Iterable[str | Path], *, ignoring: Iterable[str] = 
     ignoring
         Provenance keys in which the files may differ
         (:data:`topocal.measure.provenance.KEYS`).
+    tell
+        Is told in sentences how figures were read, and what is passed over.
 
     Raises
     ------
@@ -53,12 +59,24 @@ def load(paths: str | Path | Iterable[str | Path], *, ignoring: Iterable[str] = 
                 remedy="name it once",
             )
         seen[digest] = file
-        parts.append(parse_measurements(content, file=file))
+        parts.append(parse_measurements(content, file=file, tell=_naming(path, given, tell)))
     return merge(parts, ignoring=ignoring)
 
 
-def parse_measurements(content: bytes, *, file: str) -> Measurements:
-    """The samples in the bytes of one file, whichever kind it is.
+def _naming(
+    path: str | Path, all_files: Sequence[str | Path], tell: Callable[[str], None] | None
+) -> Callable[[str], None] | None:
+    """Tells what is said of one file, by its name where there are several."""
+    if tell is None or len(all_files) == 1:
+        return tell
+    told, name = tell, file_words(Path(path).name)
+    return lambda sentence: told(f"{name}: {sentence}")
+
+
+def parse_measurements(
+    content: bytes, *, file: str, tell: Callable[[str], None] | None = None
+) -> Measurements:
+    """The samples in the bytes of one file, whichever kind it is; ``tell`` as of :func:`load`.
 
     Raises
     ------
@@ -67,15 +85,18 @@ def parse_measurements(content: bytes, *, file: str) -> Measurements:
     InputError
         When a figure in it is not possible.
     """
-    stripped = content.removeprefix(_BYTE_ORDER_MARK)
-    if stripped.lstrip()[:1] == b"{" and b'"topocal/' in stripped[:4096]:
-        return decode_calibration(stripped, file=file)
+    if stated_format(content):
+        marked = decoded_if_marked(content)
+        plain = marked if isinstance(marked, bytes) else marked.encode()
+        return decode_calibration(plain, file=file)
     text = decode_text(content, file=file)
     importer = sniff_or_none(text)
     if importer is not None:
         found = import_all(text, file=file)
+        for note in (n for f in found for n in f.notes) if tell is not None else ():
+            tell(note)
         usable = [f for f in found if f.usable]
         return merge([f.best() for f in usable or found[:1]])
-    if stripped.lstrip()[:1] == b"{":
-        return decode_calibration(stripped, file=file)
+    if text.lstrip()[:1] == "{":
+        return decode_calibration(text.encode(), file=file)
     return Measurements.of(parse_table(text, file=file), [file])

@@ -27,6 +27,7 @@ from topocal.topo.io import (
     decode_document,
     encode_document,
     read_bytes,
+    stated_format,
     topology_from_document,
     topology_to_document,
     write_atomically,
@@ -281,15 +282,11 @@ def model_to_document(model: Model) -> dict[str, Any]:
     }
 
 
-class _Kind(msgspec.Struct):
-    format: str = ""
-
-
 def is_model(path: str | Path) -> bool:
     """Whether a file says that it is a model; no, where it cannot be read."""
     try:
-        return msgspec.json.decode(read_bytes(path), type=_Kind).format == FORMAT
-    except (InputError, ValueError, msgspec.MsgspecError):
+        return stated_format(read_bytes(path)) == FORMAT
+    except InputError:
         return False
 
 

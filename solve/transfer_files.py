@@ -15,7 +15,6 @@ endpoints are called gpu0, gpu1 and so on, as everywhere, and else a process num
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve.transfers import SAME, Flows, Gathered, Totals, bytes_of
+from topocal.topo.columns import Tell, close_name, is_note, know_columns, plain_name
 from topocal.topo.errors import FlowError, FormatError, InputError, Where, one_line
 from topocal.topo.flow_files import parse_flows
 from topocal.topo.io import read_bytes
 from topocal.topo.strict_json import decode_json
+from topocal.topo.user_table import table_rows
+from topocal.topo.user_text import user_text
 
 __all__ = ["parse_transfers", "read_transfers"]
 
@@ -58,7 +60,22 @@ _RECEIVED: Final = re.compile(
     r"(?:bytes_|total_)?(?:received|receives?|recv|ingress|incoming|inbound)" + _BY + r"|"
     r"(?:in|rx)_bytes|bytes_(?:in|rx)"
 )
+_TOTALS: Final = (*_PROCESS, "sent", "received")
+"""Names by which columns of totals are mostly called."""
 _PAIR: Final = re.compile(r"\(?\s*([^,>\s]+?)\s*(?:->|→|,)\s*([^,>\s]+?)\s*\)?")
+_OF_FLOW: Final = (
+    *_SOURCE,
+    *_TARGET,
+    *_BYTES,
+    *_ELEMENTS,
+    *_ELEMENT_SIZE,
+    "dtype",
+    "shape",
+    "start",
+)
+_ALIKE: Final = {
+    name: names for names in (_SOURCE, _TARGET, _BYTES, _ELEMENTS, _ELEMENT_SIZE) for name in names
+}
 _DEEPEST: Final = 50
 _REMEDY: Final = (
     "give flows (source, destination, size), a transfer plan, or sent and received bytes by process"
@@ -66,7 +83,11 @@ _REMEDY: Final = (
 
 
 def read_transfers(
-    path: str | Path, endpoints: Sequence[str], *, element_size: int | None = None
+    path: str | Path,
+    endpoints: Sequence[str],
+    *,
+    element_size: int | None = None,
+    tell: Tell | None = None,
 ) -> list[Flows] | Totals:
     """What a file says is to be moved.
 
@@ -76,6 +97,8 @@ def read_transfers(
         Endpoint of each process.
     element_size
         Bytes of an element, for plans that count elements and do not say it.
+    tell
+        Is told in sentences what is passed over: columns of notes.
 
     Returns
     -------
@@ -87,32 +110,38 @@ def read_transfers(
     InputError
         When the file cannot be read, or says nothing that can be priced.
     """
-    return parse_transfers(read_bytes(path), endpoints, file=str(path), element_size=element_size)
+    return parse_transfers(
+        read_bytes(path), endpoints, file=str(path), element_size=element_size, tell=tell
+    )
 
 
 def parse_transfers(
-    content: bytes, endpoints: Sequence[str], *, file: str, element_size: int | None = None
+    content: bytes,
+    endpoints: Sequence[str],
+    *,
+    file: str,
+    element_size: int | None = None,
+    tell: Tell | None = None,
 ) -> list[Flows] | Totals:
     """As :func:`read_transfers`, from bytes."""
     where = Where(file=file)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError("is not text", where=where, remedy=_REMEDY) from error
+    text = user_text(content, file=file, remedy=_REMEDY)
     try:
         if text.lstrip()[:1] in ("{", "["):
-            return _from_json(text, endpoints, file, element_size)
+            return _from_json(text, endpoints, file, element_size, tell)
         if element_size is not None:
             _refuse_element_size(element_size)
-        if _is_totals_table(text):
-            return _totals_table(text, endpoints, file)
-        return _from_flow_file(text, endpoints, file)
+        if _is_totals_table(text, file):
+            return _totals_table(text, endpoints, file, tell)
+        return _from_flow_file(text, endpoints, file, tell)
     except InputError as error:
         error.where = error.where or where
         raise
 
 
-def _from_flow_file(text: str, endpoints: Sequence[str], file: str) -> list[Flows]:
+def _from_flow_file(
+    text: str, endpoints: Sequence[str], file: str, tell: Tell | None
+) -> list[Flows]:
     """Flows as topocal simulate reads them.
 
     Raises
@@ -124,7 +153,7 @@ def _from_flow_file(text: str, endpoints: Sequence[str], file: str) -> list[Flow
     if not any(re.fullmatch(r"gpu\d+", e) for e in endpoints):
         aliases = {f"gpu{k}": name for k, name in enumerate(endpoints)}
     found = []
-    for pattern in parse_flows(text, [*endpoints, *aliases], file=file):
+    for pattern in parse_flows(text, [*endpoints, *aliases], file=file, tell=tell):
         if any(flow.start_s for flow in pattern.flows):
             raise FlowError(
                 "has flows that start later, and a price is of what starts together",
@@ -141,23 +170,13 @@ def _from_flow_file(text: str, endpoints: Sequence[str], file: str) -> list[Flow
     return found
 
 
-def _is_totals_table(text: str) -> bool:
-    header = _header(text)
-    return (
-        bool(header)
-        and any(c in _PROCESS for c in header)
-        and any(_SENT.fullmatch(c) or _RECEIVED.fullmatch(c) for c in header)
-    )
+def _is_totals_table(text: str, file: str) -> bool:
+    _, cells = next(table_rows(text, file=file), (None, []))
+    kinds = {_total_of(plain_name(cell)) for cell in cells}
+    return "process" in kinds and not kinds.isdisjoint(("sent", "received"))
 
 
-def _header(text: str) -> list[str]:
-    for line in text.splitlines():
-        if line.strip() and not line.lstrip().startswith("#"):
-            return [c.strip().lower() for c in line.split(max(",;\t", key=line.count))]
-    return []
-
-
-def _totals_table(text: str, endpoints: Sequence[str], file: str) -> Totals:
+def _totals_table(text: str, endpoints: Sequence[str], file: str, tell: Tell | None) -> Totals:
     """Sent and received bytes in CSV.
 
     Raises
@@ -165,30 +184,30 @@ def _totals_table(text: str, endpoints: Sequence[str], file: str) -> Totals:
     InputError
         With the line of what cannot be read.
     """
-    header = _header(text)
     gathered = Gathered(endpoints, None)
-    lines = [
-        (k, line)
-        for k, line in enumerate(text.splitlines(), start=1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-    divider = max(",;\t", key=lines[0][1].count)
-    for number, line in lines[1:]:
+    header: list[str] = []
+    for where, cells in table_rows(text, file=file):
+        if not header:
+            names = [*map(plain_name, cells), *_TOTALS]
+            known = {name: _total_of(name) for name in names if _total_of(name)}
+            header = know_columns(cells, known, where=where, tell=tell)
+            continue
         try:
-            cells = next(csv.reader([line], delimiter=divider))
-            if len(cells) != len(header):
-                raise FormatError(
-                    f"has {len(cells)} fields where the header has {len(header)}",
-                    remedy="give every line all its fields",
-                )
-            _add_row(gathered, dict(zip(header, cells, strict=True)))
+            _add_row(gathered, {k: v for k, v in zip(header, cells, strict=True) if k})
         except InputError as error:
-            error.where = Where(file=file, line=number)
+            error.where = where
             raise
     found = gathered.totals()
     if found is None:
         raise FormatError("has no rows", remedy=_REMEDY)
     return found
+
+
+def _total_of(name: str) -> str:
+    """What a column of totals is; empty where it is none."""
+    if name in _PROCESS:
+        return "process"
+    return "sent" if _SENT.fullmatch(name) else "received" if _RECEIVED.fullmatch(name) else ""
 
 
 def _add_row(gathered: Gathered, row: Mapping[str, Any]) -> bool:
@@ -210,7 +229,11 @@ def _add_row(gathered: Gathered, row: Mapping[str, Any]) -> bool:
 
 
 def _from_json(
-    text: str, endpoints: Sequence[str], file: str, element_size: int | None
+    text: str,
+    endpoints: Sequence[str],
+    file: str,
+    element_size: int | None,
+    tell: Tell | None,
 ) -> list[Flows] | Totals:
     """By meaning, from any nesting.
 
@@ -227,7 +250,7 @@ def _from_json(
     if element_size is not None and not gathered.counts_elements:
         _refuse_element_size(element_size)
     if has_patterns:
-        return _from_flow_file(text, endpoints, file)
+        return _from_flow_file(text, endpoints, file, tell)
     totals = gathered.totals()
     if not gathered.pairs:
         if totals is None:
@@ -260,10 +283,12 @@ def _walk(gathered: Gathered, value: Any, around: Mapping[str, Any], depth: int)
         return
     source, target = _first(value, _SOURCE), _first(value, _TARGET)
     if source is not None and target is not None and not isinstance(source, dict):
+        _refuse_near_misses(value, _OF_FLOW)
         ends = [e[0] if _is_address(e) else e for e in (source, target)]
         gathered.add("flows", ends, _size(gathered, value, around))
         return
     if _add_row(gathered, value):
+        _refuse_near_misses(value, _TOTALS)
         return
     known = {**around, **{k: value[k] for k in (*_ELEMENT_SIZE, "dtype") if k in value}}
     for name, item in value.items():
@@ -302,6 +327,26 @@ def _refuse_halves(items: list[Any]) -> None:
             f"item {k} of {len(items)} names no source and target: {one_line(items[k])}",
             remedy="give every flow both, or leave the item out",
         )
+
+
+def _refuse_near_misses(record: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Plans say much that is no matter here; what is nearly a field that matters is a slip.
+
+    Raises
+    ------
+    FormatError
+        When there is one.
+    """
+    for name in record:
+        plain = plain_name(name)
+        if plain in known or is_note(name) or _total_of(plain):
+            continue
+        close = close_name(name, known)
+        if close and _first(record, _ALIKE.get(close, (close,))) is None:
+            raise FormatError(
+                f"unknown field {one_line(name)!r}",
+                remedy=f"did you mean {close}? A field called note may say anything",
+            )
 
 
 def _is_address(end: Any) -> bool:

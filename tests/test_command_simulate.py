@@ -219,7 +219,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"route": ["gpu0->gpu2=switch1"]}, "no link from gpu0 to switch1"),
     ({"alpha": "soon"}, "'soon' is not a time"),
     ({"default": "quick"}, "'quick' is not a rate"),
-    ({"output": Path("results.txt")}, "results.txt is neither .csv nor .json"),
+    ({"output": Path("results.txt")}, "results.txt: is neither .csv nor .json"),
     ({"output": Path("/nowhere/at/all.csv")}, "cannot be written"),
 ]
 

@@ -136,8 +136,8 @@ ONE = (
         (HEAD + "[" + ONE.replace('bytes": 1', 'bytes": "1"') % "" + "]}", "no whole number"),
         (HEAD + "[" + ONE % ', "origin": [1, 2]' + "]}", "its origin has 2 axes and its shape 1"),
         ("parameter,target,holders,shape\n", "r:1: no column element_bytes"),
-        ("a,a\n", "r:1: no column parameter"),
-        (CSV.replace("origin", "shape"), "r:3: a column stands twice"),
+        ("a,a\n", "r:1: unknown column 'a'; the columns are parameter"),
+        (CSV.replace("origin", "shape"), "r:3: two columns for shape"),
         (CSV + "x,1\n", "r:8: has 2 fields where the header has 6"),
         (CSV.replace("4 2,2", "4 x,2"), "r:4: shape '4 x' is not whole numbers"),
         (CSV.replace("4 2,2", "4 -2,2"), "r:4: shape '4 -2' is not whole numbers"),
@@ -145,8 +145,8 @@ ONE = (
         (CSV.replace("4 2,2", "4 2,2 2"), "r:4: no element_bytes"),
         (CSV.replace("gpu0 gpu1", "gpu0 gpu11"), "r:4: unknown endpoint 'gpu11'"),
         (CSV.replace("wq", '"wq'), "r:4: not a line of CSV"),
-        ("\x00\x01\x02", "r:1: no column parameter"),
-        ("\xff\xfe", "r:1: no column parameter"),
+        ("\x00\x01\x02", "r: is a binary file"),
+        ("\xff\xfe", "r:1: unknown column"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_place(text: str, words: str) -> None:
@@ -157,7 +157,7 @@ def test_what_cannot_be_read_is_refused_with_its_place(text: str, words: str) ->
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
-    with pytest.raises(InputError, match="r: is not text"):
+    with pytest.raises(InputError, match="r:1: is not text"):
         parse_requests(b"\xff\xfe\x00", ENDPOINTS, file="r")
 
 
@@ -227,7 +227,7 @@ def test_assign_takes_caps_and_checks_their_digest(run: Run) -> None:
     [
         (("none.json", "requests.json"), "none.json"),
         (("dgx-h100", "none.json"), "none.json: no such file"),
-        (("dgx-h100", "requests.json", "-o", "a.txt"), "a.txt is neither .csv nor .json"),
+        (("dgx-h100", "requests.json", "-o", "a.txt"), "a.txt: is neither .csv nor .json"),
         (("dgx-h100", "requests.json", "--min-split", "0"), "no whole number of bytes"),
         (("dgx-h100", "requests.json", "--min-split", "1.5"), "no whole number of bytes"),
         (("dgx-h100", "requests.json", "--min-split", "x"), "is not a size"),

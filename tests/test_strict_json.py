@@ -43,7 +43,6 @@ CARDS = ("gpu0", "gpu1")
         ('{\n"a" 1}', "f:2: not a JSON file: JSON is malformed: expected ':'; give better"),
         ("NaN", "not a JSON file"),
         ("[" * 100_000, "not a JSON file"),
-        ("\ufeff{}", "not a JSON file"),
     ],
 )
 def test_what_is_refused(text: str, told: str) -> None:
@@ -51,6 +50,11 @@ def test_what_is_refused(text: str, told: str) -> None:
         with pytest.raises(FormatError) as caught:
             decode_json(content, file="f", remedy="give better")
         assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_marks_that_editors_write_are_no_matter(encoding: str) -> None:
+    assert decode_json('{"é":\r\n1}'.encode(encoding), file="f", remedy="") == {"é": 1}
 
 
 def test_bytes_that_are_no_text() -> None:

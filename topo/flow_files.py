@@ -2,7 +2,8 @@
 
 CSV has a header line with the columns ``source``, ``destination``, ``size`` and,
 where wanted, ``start`` and ``pattern``; fields are divided by commas, semicolons or
-tabs; lines that begin with ``#`` are skipped.  JSON is a list of objects with the
+tabs; lines that begin with ``#`` are skipped.  Other columns are refused, but for those that
+are notes by their name (:mod:`topocal.topo.columns`).  JSON is a list of objects with the
 same names, or an object whose ``flows`` is that list.  Sizes are bytes or texts
 such as ``256MiB``, starts are seconds or texts such as ``5us``.  Flows run
 together; those with different ``pattern`` run in patterns of their own.
@@ -10,7 +11,6 @@ together; those with different ``pattern`` run in patterns of their own.
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -19,12 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from topocal.topo.columns import Tell, close_name, know_columns, plain_name
 from topocal.topo.endpoint_names import resolve_endpoint
 from topocal.topo.errors import FormatError, InputError, UnitError, Where, one_line
 from topocal.topo.flow import Flow, Pattern
 from topocal.topo.io import read_bytes
 from topocal.topo.strict_json import decode_json
 from topocal.topo.units import parse_bytes, parse_seconds
+from topocal.topo.user_table import table_rows
+from topocal.topo.user_text import user_text
 
 __all__ = ["parse_flows", "read_flows"]
 
@@ -48,29 +51,38 @@ class _Row:
     line: Callable[[], int]
 
 
-def read_flows(path: str | Path, endpoints: Sequence[str]) -> list[Pattern]:
+def read_flows(
+    path: str | Path, endpoints: Sequence[str], *, tell: Tell | None = None
+) -> list[Pattern]:
     """Patterns of a flow file, in the order in which they first occur.
 
     Parameters
     ----------
     endpoints
         Endpoint ids that the flows may name; bare numbers stand for GPUs.
+    tell
+        Is told in sentences what is passed over: columns of notes.
 
     Raises
     ------
     InputError
         When the file cannot be read.
     FormatError
-        When it is neither CSV nor JSON, lacks a column or has a field that cannot be read.
+        When it is neither CSV nor JSON, lacks a column, has one that is unknown or a field that
+        cannot be read.
     UnknownEndpointError
         When a flow names no endpoint.
     """
-    return parse_flows(_text(read_bytes(path), str(path)), endpoints, file=str(path))
+    text = user_text(read_bytes(path), file=str(path), remedy="give CSV or JSON in UTF-8")
+    return parse_flows(text, endpoints, file=str(path), tell=tell)
 
 
-def parse_flows(text: str, endpoints: Sequence[str], *, file: str) -> list[Pattern]:
+def parse_flows(
+    text: str, endpoints: Sequence[str], *, file: str, tell: Tell | None = None
+) -> list[Pattern]:
     """As :func:`read_flows`, from text."""
-    rows = _json_rows(text, file) if text.lstrip()[:1] in ("[", "{") else _csv_rows(text, file)
+    is_json = text.lstrip()[:1] in ("[", "{")
+    rows = _json_rows(text, file, tell) if is_json else _csv_rows(text, file, tell)
     ids: dict[str, str] = {}
     by_pattern: dict[str, list[Flow]] = {}
     for row in rows:
@@ -84,24 +96,6 @@ def parse_flows(text: str, endpoints: Sequence[str], *, file: str) -> list[Patte
     if not by_pattern:
         raise FormatError("has no flows", where=Where(file=file), remedy=_REMEDY)
     return [Pattern(flows=tuple(flows), name=name) for name, flows in by_pattern.items()]
-
-
-def _text(content: bytes, file: str) -> str:
-    try:
-        if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-            text = content.decode("utf-16")
-        else:
-            text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise FormatError(
-            "is not text", where=Where(file=file, line=line), remedy="give CSV or JSON in UTF-8"
-        ) from error
-    if "\0" in text:
-        raise FormatError(
-            "is a binary file", where=Where(file=file), remedy="give CSV or JSON in UTF-8"
-        )
-    return text
 
 
 def _flow(fields: dict[str, Any], ids: dict[str, str], endpoints: Sequence[str]) -> Flow:
@@ -145,85 +139,59 @@ def _quantity(value: object, column: str, parse: Callable[[str | float], float])
         ) from error
 
 
-def _csv_rows(text: str, file: str) -> Iterator[_Row]:
+def _csv_rows(text: str, file: str, tell: Tell | None) -> Iterator[_Row]:
     """Rows of a CSV file.
 
     Raises
     ------
     FormatError
-        When the header lacks a column, or a line does not fit the header.
+        When the header lacks a column or has an unknown one, or a line does not fit it.
     """
-    lines = text.replace("\r\n", "\n").split("\n")
-    numbered = [
-        (number, line)
-        for number, line in enumerate(lines, start=1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-    if not numbered:
-        return
-    first = numbered[0][1]
-    divider = max(",;\t", key=first.count)
-    reader = csv.reader((line for _, line in numbered), delimiter=divider, strict=True)
     header: list[str] = []
-    while True:
-        # A quoted field may run over several lines: a row stands where it begins.
-        begin = numbered[min(reader.line_num, len(numbered) - 1)][0]
-        where = Where(file=file, line=begin)
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise FormatError(
-                f"not a line of CSV: {one_line(error)}", where=where, remedy="close all quotes"
-            ) from error
+    for where, cells in table_rows(text, file=file):
         if not header:
-            header = _columns([cell.strip() for cell in cells], where)
+            header = _columns(cells, where, "column", tell)
             continue
-        if len(cells) != len(header):
-            raise FormatError(
-                f"has {len(cells)} fields where the header has {len(header)}",
-                where=where,
-                remedy="give every line all its fields",
-            )
-        fields: dict[str, Any] = dict(zip(header, map(str.strip, cells), strict=True))
-        yield _Row(fields, partial(int, begin))
+        fields: dict[str, Any] = dict(zip(header, cells, strict=True))
+        yield _Row(fields, partial(int, where.line or 0))
 
 
-def _columns(header: list[str], where: Where) -> list[str]:
-    """Our names of the columns; unknown ones keep theirs.
+def _columns(header: Sequence[str], where: Where, what: str, tell: Tell | None) -> list[str]:
+    """Our names of the columns, or of the fields of an object; empty for notes.
 
     Raises
     ------
     FormatError
-        When one is missing or stands twice.
+        When a column is missing, unknown or stands twice.
     """
-    names = [_NAME.get(cell.lower(), cell) for cell in header]
-    missing = [name for name in _REQUIRED if name not in names]
-    if missing:
+    present = {_NAME.get(plain_name(name)) for name in header}
+    missing = [name for name in _REQUIRED if name not in present]
+    if missing and what == "column":
+        # What it may have been meant to be: another name that is none of ours.
+        near = [name for name in header if close_name(name, _SYNONYMS[missing[0]])]
         raise FormatError(
             f"no column {missing[0]} in the header {one_line(','.join(header))!r}",
             where=where,
-            remedy=_REMEDY,
+            remedy=f"call {one_line(near[0])!r} {missing[0]}" if near else _REMEDY,
         )
-    twice = [name for name in _NAME.values() if names.count(name) > 1]
-    if twice:
-        raise FormatError(f"two columns for {twice[0]}", where=where, remedy="keep one of them")
-    return names
+    return know_columns(header, _NAME, where=where, what=what, tell=tell)
 
 
-def _json_rows(text: str, file: str) -> Iterator[_Row]:
+def _json_rows(text: str, file: str, tell: Tell | None) -> Iterator[_Row]:
     """Rows of a JSON file.
 
     Raises
     ------
     FormatError
-        When it is not JSON, or not a list of flows.
+        When it is not JSON, or not a list of flows, or a flow has an unknown field.
     """
     document = decode_json(text, file=file, remedy="give a list of flows")
     items = document.get("flows") if isinstance(document, dict) else document
     if not isinstance(items, list):
         raise FormatError("has no list of flows", where=Where(file=file), remedy=_REMEDY)
+    if isinstance(document, dict):
+        _outside(document, file, tell)
+    known: dict[tuple[str, ...], list[str]] = {}
     for number, item in enumerate(items):
         line_of = partial(_line_of_item, text, number)
         if not isinstance(item, dict):
@@ -232,7 +200,31 @@ def _json_rows(text: str, file: str) -> Iterator[_Row]:
                 where=Where(file=file, line=line_of()),
                 remedy="give objects with source, destination and size",
             )
-        yield _Row({_NAME.get(str(k).lower(), str(k)): v for k, v in item.items()}, line_of)
+        fields = tuple(item)
+        if fields not in known:
+            place = Where(file=file, line=line_of())
+            known[fields] = _columns(fields, place, "field", None if known else tell)
+        yield _Row(dict(zip(known[fields], item.values(), strict=True)), line_of)
+
+
+def _outside(document: dict[str, Any], file: str, tell: Tell | None) -> None:
+    """What stands beside the list of flows is passed over, unless it is what a flow says.
+
+    Raises
+    ------
+    FormatError
+        When it is.
+    """
+    others = [name for name in document if name != "flows"]
+    for name in others:
+        if plain_name(name) in _NAME:
+            raise FormatError(
+                f"field {one_line(name)!r} stands outside of the flows",
+                where=Where(file=file),
+                remedy="say it of each flow",
+            )
+    if others and tell is not None:
+        tell(f"field {', '.join(map(one_line, others))}: beside the flows, passed over")
 
 
 def _line_of_item(text: str, number: int) -> int:

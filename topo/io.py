@@ -9,6 +9,7 @@ History of the schema: 1 (2026-11) first version.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +28,7 @@ from topocal.topo.errors import (
 from topocal.topo.files import read_limited, write_atomically
 from topocal.topo.json_values import from_json_value, to_json_value
 from topocal.topo.resource import LinkKind, NodeKind, PathClass, Resource, Use
-from topocal.topo.strict_json import decode_json
+from topocal.topo.strict_json import decode_json, decoded_if_marked
 from topocal.topo.topology import Topology
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "encode_document",
     "read_bytes",
     "read_topology",
+    "stated_format",
     "topology_from_document",
     "topology_to_document",
     "write_atomically",
@@ -48,6 +50,9 @@ VERSION: Final = 1
 
 CHANGED: Final = 'write it again; if you changed it on purpose, remove "digest"'
 """Remedy for a file that is not what its digest says."""
+
+_FORMAT: Final = re.compile(r'"format"\s*:\s*"(topocal/[a-z-]{1,40})"')
+_BEGINNING: Final = 4096
 
 _PAIR_LISTS: Final = ("no_peer_pairs", "stated_classes", "class_overrides")
 """Graph attributes that list pairs of endpoints, and a path class where they state one."""
@@ -87,6 +92,30 @@ def encode_document(document: dict[str, Any]) -> bytes:
             f"cannot be written as JSON: {one_line(error)}",
             remedy="use numbers, text, lists and objects",
         ) from error
+
+
+class _Head(msgspec.Struct):
+    format: str = ""
+
+
+def stated_format(content: str | bytes) -> str:
+    """The format that a file of ours says it has, wherever it says so; empty where it says none.
+
+    Of a damaged file, what its beginning says: its reader then tells what is wrong.
+
+    >>> stated_format('{"a": [], "format": "topocal/model"}'), stated_format("GPU0 X PIX")
+    ('topocal/model', '')
+    """
+    text = content if isinstance(content, str) else decoded_if_marked(content)
+    if text.lstrip()[:1] not in ("{", b"{"):
+        return ""
+    try:
+        found = msgspec.json.decode(text, type=_Head).format
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        head = text[:_BEGINNING] if isinstance(text, str) else text[:_BEGINNING].decode("latin-1")
+        match = _FORMAT.search(head)
+        return "" if match is None else match[1]
+    return found if _FORMAT.fullmatch(f'"format":"{found}"') else ""
 
 
 def decode_document(content: bytes, *, format: str, version: int, file: str) -> dict[str, Any]:

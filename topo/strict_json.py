@@ -13,11 +13,15 @@ from typing import Any, Final
 import msgspec
 
 from topocal.topo.errors import FormatError, Where, one_line
+from topocal.topo.user_text import user_text
 
-__all__ = ["decode_json", "refuse_repeated_fields"]
+__all__ = ["decode_json", "decoded_if_marked", "refuse_repeated_fields"]
 
 _OFFSET: Final = re.compile(r" \(byte (\d+)\)")
 """Where msgspec says that it stopped."""
+
+_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+"""Byte order marks, which editors on Windows write."""
 
 _TOKEN: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}]', re.DOTALL)
 """A text, a field's name, or where an object begins or ends."""
@@ -35,6 +39,8 @@ def decode_json(content: str | bytes, *, file: str, remedy: str) -> Any:
     FormatError
         When it is not JSON, or an object in it names a field twice; with the line.
     """
+    if isinstance(content, bytes) and content.startswith(_MARKS):
+        content = user_text(content, file=file, remedy=remedy)
     try:
         value: Any = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -45,6 +51,18 @@ def decode_json(content: str | bytes, *, file: str, remedy: str) -> Any:
         ) from error
     refuse_repeated_fields(content, file=file)
     return value
+
+
+def decoded_if_marked(content: bytes) -> str | bytes:
+    """Text, where a byte order mark says how bytes are to be read; else the bytes.
+
+    >>> decoded_if_marked("{}".encode("utf-16")), decoded_if_marked(b"{}")
+    ('{}', b'{}')
+    """
+    if not content.startswith(_MARKS):
+        return content
+    utf8 = content.startswith(_MARKS[0])
+    return content.decode("utf-8-sig" if utf8 else "utf-16", errors="replace")
 
 
 def refuse_repeated_fields(content: str | bytes, *, file: str) -> None:

@@ -51,14 +51,13 @@ def find_caps(
     from topocal.solve.nominal_model import nominal_model
     from topocal.topo.endpoint_names import resolve_endpoint
     from topocal.topo.errors import InputError, Where
-    from topocal.topo.io import decode_document, read_bytes
+    from topocal.topo.io import decode_document, read_bytes, stated_format
 
-    kind = None
+    kind = ""
     content = b""
     if name == "-" or os.path.lexists(name):
         content = read_bytes(name)
-        if content.lstrip()[:1] == b"{":
-            kind = next((k for k in (FORMAT, MODEL) if f'"{k}"'.encode() in content), None)
+        kind = stated_format(content)
     if kind == FORMAT:
         from topocal.solve.caps_document import VERSION
 

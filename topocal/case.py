@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from topocal.topo.what_if import Case
 
 __all__ = ["Found", "find_case"]
-
-_MODEL: Final = "topocal/model"
-_BEGINNING: Final = 4096
-"""The format stands at the beginning of every file that topocal writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +38,13 @@ def find_case(name: str, *, default_Bps: float | None = None) -> Found:
     import numpy as np
 
     from topocal.machine import find_topology
+    from topocal.solve.model import is_model, read_model
     from topocal.topo.capacities import Capacities
     from topocal.topo.units import format_rate
     from topocal.topo.what_if import Case
 
     assumed = "" if default_Bps is None else f" or {format_rate(default_Bps)}"
-    if _is_model(name):
-        from topocal.solve.model import read_model
-
+    if is_model(name):
         model = read_model(name)
         capacities = model.capacities
         if default_Bps is not None:
@@ -64,15 +59,3 @@ def find_case(name: str, *, default_Bps: float | None = None) -> Found:
     topology = find_topology(name)
     capacities = Capacities.of(topology, default_Bps=default_Bps, needed=())
     return Found(Case(topology=topology, capacities=capacities), f"nominal{assumed}")
-
-
-def _is_model(name: str) -> bool:
-    """Whether a file says that it is a model; whatever else is wrong, its reader tells."""
-    from topocal.topo.errors import InputError
-    from topocal.topo.files import read_limited
-
-    try:
-        beginning = read_limited(name, _BEGINNING)
-    except InputError:
-        return False
-    return beginning.lstrip().startswith(b"{") and f'"{_MODEL}"'.encode() in beginning

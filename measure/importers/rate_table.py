@@ -32,7 +32,13 @@ from typing import Final
 from topocal.measure.importers.figures import at_once, in_order, is_rate, moved, to_number
 from topocal.measure.importers.imported import Draft, Group, Imported, Reading
 from topocal.measure.importers.importer import Importer
-from topocal.measure.importers.table_columns import IDENTITIES, Columns, RateColumn, classify
+from topocal.measure.importers.table_columns import (
+    IDENTITIES,
+    Columns,
+    RateColumn,
+    classify,
+    once_each,
+)
 from topocal.measure.importers.tables import parse_table
 from topocal.measure.patterns import parse_pattern
 from topocal.measure.samples import Sample
@@ -109,6 +115,7 @@ def parse_rate_table(text: str, *, file: str) -> Imported:
     if _is_own(header):
         draft.add("table", parse_table(text, file=file))
         return draft.done()
+    columns.refuse_misspelt(draft, rows[0][0])
     if columns.unused:
         draft.note(f"columns {', '.join(map(one_line, columns.unused[:8]))} are not used")
     figures: list[_Figure] = []
@@ -222,10 +229,7 @@ class _Row:
         way = self.cells.get(self.columns.direction, "").lower()
         conditions = self._conditions(way)
         found = []
-        for column in self.columns.rates:
-            rate = self._rate(column)
-            if rate is None:
-                continue
+        for column, rate in self._rates():
             if column.meaning == "both ways" and way in _DIRECTIONS and not self._has_own_ends():
                 key = tuple(sorted(conditions.items()))
                 directed.setdefault(key, {})[way] = (rate, self.where, self._name)
@@ -234,6 +238,12 @@ class _Row:
         if not self.columns.rates:
             found.append(self._timed(conditions, way))
         return found
+
+    def _rates(self) -> list[tuple[RateColumn, float]]:
+        """The rate of each meaning; where two columns have one meaning, they must agree."""
+        stated = [(column, self._rate(column)) for column in self.columns.rates]
+        rates = [(column, rate) for column, rate in stated if rate is not None]
+        return once_each(rates, partial(self.draft.fail, line=self.line))
 
     @property
     def where(self) -> Where:

@@ -17,13 +17,16 @@ Other columns are not used, and the notes say so.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from topocal.topo.errors import UnitError
-from topocal.topo.units import rate_unit_Bps
+from topocal.measure.importers.imported import Draft
+from topocal.topo.columns import close_name
+from topocal.topo.errors import FormatError, UnitError, one_line
+from topocal.topo.units import format_rate, rate_unit_Bps
 
-__all__ = ["CONDITIONS", "IDENTITIES", "Columns", "RateColumn", "classify"]
+__all__ = ["CONDITIONS", "IDENTITIES", "Columns", "RateColumn", "classify", "once_each"]
 
 _SOURCE: Final = frozenset({"source", "src", "from", "sender", "tx"})
 _DESTINATION: Final = frozenset({"destination", "dst", "dest", "to", "receiver", "rx"})
@@ -41,6 +44,10 @@ _SECONDS: Final = {None: 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _RATE: Final = re.compile(r"(.{1,60}?)[_ ]{0,4}[(\[]?([KMGT]i?[Bb])(?:/s|ps|s|_per_s|/sec)[)\]]?")
 _BOTH_WAYS: Final = re.compile(r"both|bidir|duplex|two.?way")
 _EVERYONE: Final = re.compile(r"all")
+_MEANT: Final = ("size", "repeat")
+"""Fields of :class:`Columns` whose absence says something, too."""
+_SAME: Final = 0.02
+"""Two figures of one rate may differ by so much: each was rounded in its own unit."""
 _COLLECTIVE: Final = re.compile(r"bus.?b|alg.?b|allreduce|all_reduce|collective")
 
 IDENTITIES: Final = frozenset(
@@ -97,6 +104,23 @@ class Columns:
     unused: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
 
+    def refuse_misspelt(self, draft: Draft, line: int) -> None:
+        """A column that is nearly one that matters, where that one is missing, is a slip.
+
+        Raises
+        ------
+        FormatError
+            When there is one.
+        """
+        for column in self.unused:
+            near = close_name(column, _MEANT)
+            if near and not getattr(self, near):
+                raise draft.fail(
+                    f"column {one_line(column)!r} is not known",
+                    line=line,
+                    remedy=f"did you mean {near}? A column called note may say anything",
+                )
+
     @property
     def has_figures(self) -> bool:
         """Whether a row says how long something took."""
@@ -107,6 +131,31 @@ class Columns:
         """Whether a row says what moved from where to where."""
         ends = self.source and self.destination
         return bool(ends or self.pair or self.flows or self.members or self.direction)
+
+
+def once_each(
+    rates: list[tuple[RateColumn, float]], fail: Callable[..., FormatError]
+) -> list[tuple[RateColumn, float]]:
+    """One rate of each meaning in a row, and all readings, which no fit uses.
+
+    Raises
+    ------
+    FormatError
+        As ``fail`` makes it, when two columns say different rates of the same flows.
+    """
+    found: dict[str, tuple[RateColumn, float]] = {}
+    readings = [one for one in rates if one[0].meaning in ("everyone", "collective")]
+    for column, rate in rates:
+        if (column, rate) in readings:
+            continue
+        first, known = found.setdefault(column.meaning, (column, rate))
+        if abs(rate - known) > _SAME * known:
+            raise fail(
+                f"{one_line(first.name)} and {one_line(column.name)} say different rates of the "
+                f"same flows, {format_rate(known)} and {format_rate(rate)}",
+                remedy="keep one of the columns",
+            )
+    return [*found.values(), *readings]
 
 
 def classify(header: list[str]) -> Columns:

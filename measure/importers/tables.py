@@ -28,6 +28,7 @@ from typing import Final
 
 from topocal.measure.patterns import fan_in, fan_out, parse_pattern, peer
 from topocal.measure.samples import Measurements, Sample
+from topocal.topo.columns import close_name
 from topocal.topo.endpoint_names import canonical_endpoint
 from topocal.topo.errors import FormatError, InputError, TopocalError, UnitError, Where, one_line
 from topocal.topo.flow import Pattern
@@ -150,10 +151,11 @@ class _Header:
             )
         unknown = [c for c in columns if c not in (*needed, rates[0], "size")]
         if unknown:
+            close = close_name(unknown[0], (*needed, "size"))
             raise FormatError(
                 f"has an unknown column {one_line(unknown[0])!r}",
                 where=where,
-                remedy="remove it, or put # before notes",
+                remedy=f"did you mean {close}?" if close else "remove it, or put # before notes",
             )
         self._rate = rates[0]
         match = _RATE_COLUMN.fullmatch(rates[0])

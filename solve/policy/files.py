@@ -15,7 +15,6 @@ passed over.  A bare number names a GPU.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,9 +23,12 @@ from typing import Any, Final
 import msgspec
 
 from topocal.solve.policy.requests import Request
+from topocal.topo.columns import Tell, know_columns
 from topocal.topo.endpoint_names import resolve_endpoint
 from topocal.topo.errors import FormatError, InputError, Where, one_line
 from topocal.topo.io import decode_document, read_bytes
+from topocal.topo.user_table import table_rows
+from topocal.topo.user_text import user_text
 
 __all__ = ["FORMAT", "VERSION", "parse_requests", "read_requests", "requests_to_document"]
 
@@ -39,13 +41,17 @@ _REMEDY: Final = "give parameter, target, holders, shape and element_bytes, and 
 _INTEGER: Final = re.compile(r"[0-9]{1,18}")
 
 
-def read_requests(path: str | Path, endpoints: Sequence[str]) -> list[Request]:
+def read_requests(
+    path: str | Path, endpoints: Sequence[str], *, tell: Tell | None = None
+) -> list[Request]:
     """The requests of a file.
 
     Parameters
     ----------
     endpoints
         Endpoint ids that requests may name.
+    tell
+        Is told in sentences what is passed over: columns of notes.
 
     Raises
     ------
@@ -56,11 +62,14 @@ def read_requests(path: str | Path, endpoints: Sequence[str]) -> list[Request]:
     UnknownEndpointError
         When a request names no endpoint.
     """
-    return parse_requests(read_bytes(path), endpoints, file=str(path))
+    return parse_requests(read_bytes(path), endpoints, file=str(path), tell=tell)
 
 
-def parse_requests(content: bytes, endpoints: Sequence[str], *, file: str) -> list[Request]:
+def parse_requests(
+    content: bytes, endpoints: Sequence[str], *, file: str, tell: Tell | None = None
+) -> list[Request]:
     """As :func:`read_requests`, from the content of a file."""
+    text = user_text(content, file=file, remedy="give JSON or CSV in UTF-8")
     names: dict[str, str] = {}
 
     def resolve(name: object) -> str:
@@ -71,10 +80,10 @@ def parse_requests(content: bytes, endpoints: Sequence[str], *, file: str) -> li
             names[text] = resolve_endpoint(text, endpoints)
         return names[text]
 
-    if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-        rows = _json_rows(content.removeprefix(b"\xef\xbb\xbf"), file)
+    if text.lstrip()[:1] in ("{", "["):
+        rows = _json_rows(text.encode(), file, tell)
     else:
-        rows = _csv_rows(content, file)
+        rows = _csv_rows(text, file, tell)
     found = []
     for where, what, fields in rows:
         try:
@@ -116,9 +125,6 @@ def _request(fields: dict[str, Any], resolve: Callable[[object], str]) -> Reques
     InputError
         Without a place, which the caller knows.
     """
-    for name in fields:
-        if name not in _COLUMNS:
-            raise FormatError(f"unknown field {one_line(name)!r}", remedy=_REMEDY)
     for name in _REQUIRED:
         if fields.get(name) is None:
             raise FormatError(f"no {name}", remedy=_REMEDY)
@@ -147,7 +153,9 @@ def _integers(value: object, name: str) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _json_rows(content: bytes, file: str) -> Iterator[tuple[Where, str, dict[str, Any]]]:
+def _json_rows(
+    content: bytes, file: str, tell: Tell | None
+) -> Iterator[tuple[Where, str, dict[str, Any]]]:
     """Place, words to name it, and fields of every request.
 
     Raises
@@ -168,11 +176,19 @@ def _json_rows(content: bytes, file: str) -> Iterator[tuple[Where, str, dict[str
     if not isinstance(items, list):
         raise FormatError("has no list of requests", where=where, remedy=_REMEDY)
     common = document.get("element_bytes")
+    known: dict[tuple[str, ...], list[str]] = {}
     for number, item in enumerate(items):
         what = f"requests[{number}]: "
         if not isinstance(item, dict):
             raise FormatError(f"{what}is no object", where=where, remedy=_REMEDY)
-        fields = {str(key): value for key, value in item.items()}
+        keys = tuple(item)
+        if keys not in known:
+            try:
+                known[keys] = _known(keys, where, "field", None if known else tell)
+            except FormatError as error:
+                error.what = f"{what}{error.what}"
+                raise
+        fields = {key: item[own] for key, own in zip(known[keys], keys, strict=True) if key}
         if common is not None:
             fields.setdefault("element_bytes", common)
         yield where, what, fields
@@ -197,7 +213,9 @@ def _refuse_unmarked(content: bytes, where: Where) -> None:
     )
 
 
-def _csv_rows(content: bytes, file: str) -> Iterator[tuple[Where, str, dict[str, Any]]]:
+def _csv_rows(
+    text: str, file: str, tell: Tell | None
+) -> Iterator[tuple[Where, str, dict[str, Any]]]:
     """As :func:`_json_rows`, from a table.
 
     Raises
@@ -205,53 +223,31 @@ def _csv_rows(content: bytes, file: str) -> Iterator[tuple[Where, str, dict[str,
     FormatError
         When it is no table of requests.
     """
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError(
-            "is not text", where=Where(file=file), remedy="give JSON or CSV in UTF-8"
-        ) from error
-    numbered = [
-        (number, line)
-        for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
     header: list[str] = []
-    reader = csv.reader((line for _, line in numbered), strict=True)
-    for number, _ in numbered:
-        where = Where(file=file, line=number)
-        try:
-            cells = [cell.strip() for cell in next(reader)]
-        except (csv.Error, StopIteration) as error:
-            raise FormatError(
-                f"not a line of CSV: {one_line(error) or 'a quote is open'}",
-                where=where,
-                remedy="close all quotes on their line",
-            ) from error
+    for where, cells in table_rows(text, file=file):
         if not header:
-            header = _header(cells, where)
-        elif len(cells) != len(header):
-            raise FormatError(
-                f"has {len(cells)} fields where the header has {len(header)}",
-                where=where,
-                remedy="give every line all its fields",
-            )
-        else:
-            fields = dict(zip(header, cells, strict=True))
-            yield where, "", {name: _cell(name, cell, where) for name, cell in fields.items()}
+            header = _known(cells, where, "column", tell)
+            missing = [name for name in _REQUIRED if name not in header]
+            if missing:
+                raise FormatError(
+                    f"no column {missing[0]} in the header {one_line(','.join(cells))!r}",
+                    where=where,
+                    remedy=_REMEDY,
+                )
+            continue
+        fields = {name: cell for name, cell in zip(header, cells, strict=True) if name}
+        yield where, "", {name: _cell(name, cell, where) for name, cell in fields.items()}
 
 
-def _header(cells: list[str], where: Where) -> list[str]:
-    missing = [name for name in _REQUIRED if name not in cells]
-    if missing:
-        raise FormatError(
-            f"no column {missing[0]} in the header {one_line(','.join(cells))!r}",
-            where=where,
-            remedy=_REMEDY,
-        )
-    if len(set(cells)) < len(cells):
-        raise FormatError("a column stands twice", where=where, remedy="keep one of them")
-    return cells
+def _known(names: Sequence[str], where: Where, what: str, tell: Tell | None) -> list[str]:
+    """Our names of columns or fields; empty for notes.
+
+    Raises
+    ------
+    FormatError
+        When one is unknown, or stands twice.
+    """
+    return know_columns(names, {name: name for name in _COLUMNS}, where=where, what=what, tell=tell)
 
 
 def _cell(name: str, cell: str, where: Where) -> Any:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from topocal.topo.errors import (
     FormatError,
@@ -17,6 +15,7 @@ from topocal.topo.errors import (
     printable,
 )
 from topocal.topo.files import read_limited
+from topocal.topo.io import stated_format
 from topocal.topo.readers.accelerator_matrix import ACCELERATOR_MATRIX
 from topocal.topo.readers.amd_smi import AMD_SMI
 from topocal.topo.readers.archive import inflate, is_tar, unpack
@@ -61,12 +60,6 @@ READERS: tuple[Reader, ...] = (
 )
 """In the order they are asked: the most particular first."""
 
-_OWN: Final = re.compile(r'"format"\s*:\s*"(topocal/[a-z]{1,40})"')
-"""How a file of ours says what it is."""
-
-_HEAD: Final = 1000
-"""Characters within which it says so."""
-
 
 def sniff(text: str, *, file: str) -> Reader:
     """The reader for a text, by its content.
@@ -100,10 +93,10 @@ def _sniff(text: str, *, file: str) -> tuple[Reader, str]:
         return found
     if looks_like_tool_error(text):
         refuse_tool_error(text, file=file)
-    own = _OWN.search(text[:_HEAD]) if text.lstrip()[:1] == "{" else None
-    if own is not None:
+    own = stated_format(text)
+    if own:
         raise FormatError(
-            f"is a {own[1]} file and no topology",
+            f"is a {own} file and no topology",
             where=Where(file=file),
             remedy="give topology.json, or what a tool prints about the machine",
         )

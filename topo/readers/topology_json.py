@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from topocal.topo.errors import FormatError, TopologyError, Where
-from topocal.topo.io import FORMAT, VERSION, decode_document, topology_from_document
+from topocal.topo.io import (
+    FORMAT,
+    VERSION,
+    decode_document,
+    stated_format,
+    topology_from_document,
+)
 from topocal.topo.readers.reader import Reader
 from topocal.topo.topology import Topology
 
 __all__ = ["TOPOLOGY_JSON", "looks_like_topology_json", "parse_topology_json"]
 
-_HEAD: Final = re.compile(rf'\s*\{{\s*"format"\s*:\s*"{re.escape(FORMAT)}"')
-
 
 def looks_like_topology_json(text: str) -> bool:
-    """Whether a text begins as topology.json does."""
-    return _HEAD.match(text) is not None
+    """Whether a text says that it is a topology of ours."""
+    return FORMAT in text and stated_format(text) == FORMAT
 
 
 def parse_topology_json(text: str, *, file: str) -> Topology:

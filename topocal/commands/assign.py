@@ -71,6 +71,8 @@ def assign(
 
     topocal assign caps.json requests.csv --whole --json
     """
+    from dataclasses import replace
+
     from topocal.caps_source import conditions_of, find_caps
     from topocal.console import console, print_json, safe
     from topocal.outputs import check_outputs
@@ -90,7 +92,8 @@ def assign(
     check_outputs(output, [model, requests], suffixes=(".csv", ".json"))
     under = conditions_of(group_size, backend, setting)
     caps = find_caps(model, digest=digest)
-    wanted = read_requests(requests, caps.endpoints)
+    notes: list[str] = []
+    wanted = read_requests(requests, caps.endpoints, tell=notes.append)
     with progress("assigning (the first time on a machine also compiles)"):
         answer = assign_requests(
             caps,
@@ -100,6 +103,7 @@ def assign(
             under=under,
             allow_stale=allow_stale,
         )
+    answer = replace(answer, notes=(*notes, *answer.notes))
     if output is not None:
         write_assignment(answer, output)
     if as_json:

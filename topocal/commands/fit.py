@@ -34,6 +34,8 @@ def fit(
 
         topocal fit pairs.csv fans.csv -t topology.json -o model.json
     """
+    from dataclasses import replace
+
     from topocal.console import console, print_json, safe
     from topocal.machine import find_topology
     from topocal.measure.load import load
@@ -47,9 +49,11 @@ def fit(
     certify_s = None if certify is None else parse_seconds(certify)
     check_outputs(output, [*files, topology])
     machine = find_topology(topology) if topology else None
-    measured = load(files)
+    told: list[str] = []
+    measured = load(files, tell=told.append)
     with progress(f"fitting {len(measured.samples)} samples", expected_s=certify_s):
         model = fit_model(measured, machine, certify_s=certify_s)
+    model = replace(model, notes=(*told, *model.notes))
     if output is not None:
         write_model(model, output)
     if as_json:

@@ -76,13 +76,15 @@ def price(
     check_outputs(output, [caps, transfers])
     under = conditions_of(group_size, backend, setting)
     known = find_caps(caps, digest=digest)
-    given = read_transfers(transfers, known.endpoints, element_size=element_size)
+    notes: list[str] = []
+    given = read_transfers(transfers, known.endpoints, element_size=element_size, tell=notes.append)
     several = [given] if isinstance(given, Totals) else given
     priced = [_priced(known, one, under, allow_stale) for one in several]
     document = {
         "machine": known.machine,
         "digest": caps_digest(known),
         "transfers": [found for found, _ in priced],
+        "notes": notes,
     }
     if output is not None:
         write_atomically(output, encode_document(document))
@@ -90,6 +92,8 @@ def price(
         print_json(document)
         return
     out = console()
+    for note in notes:
+        out.print(f"note: {safe(note)}")
     for _, lines in priced:
         out.print(f"[bold]{safe(lines[0])}[/bold]")
         for line in lines[1:]:

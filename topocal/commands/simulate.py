@@ -105,11 +105,13 @@ def simulate(
     alpha_s = parse_seconds(alpha)
     found = find_case(model, default_Bps=None if default is None else parse_rate(default))
     base, changes, changed = _change(found.case, settings, remove, add_link, route)
-    patterns = read_flows(flows, base.topology.endpoints)
+    notes: list[str] = []
+    patterns = read_flows(flows, base.topology.endpoints, tell=notes.append)
     about = {
         "machine": base.topology.name or model,
         "capacities": found.capacities,
         "changes": [str(change) for change in changes],
+        "notes": notes,
     }
     if len(patterns) > 1:
         if svg is not None or html is not None:
@@ -330,6 +332,7 @@ def _print_one(
     out = console()
     for sentence in _sentences(about, after, before):
         out.print(safe(sentence))
+    _print_notes(about)
     header, *body = _flow_cells(after, rows[:_MOST_ROWS], before is not None)
     table = plain_table("", header, right=range(1, len(header) - 1))
     table.title = None
@@ -380,6 +383,7 @@ def _print_many(about: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     )
     if about["changes"]:
         out.print(safe(f"What if {'; '.join(about['changes'])}."))
+    _print_notes(about)
     columns = ["pattern", "flows", "seconds", "limited by"]
     if about["changes"]:
         columns.insert(3, "before")
@@ -405,6 +409,13 @@ def _time(seconds: float | None) -> str:
     if seconds is None:
         return "never"
     return format_seconds(seconds) if seconds else "0"
+
+
+def _print_notes(about: dict[str, Any]) -> None:
+    from topocal.console import console, safe
+
+    for note in about["notes"]:
+        console().print(f"note: {safe(note)}")
 
 
 def _print_rest(count: int, what: str) -> None:
