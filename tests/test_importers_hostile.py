@@ -112,6 +112,9 @@ gpu_all_to_gpu_all_write_by_sm 60.0
     "deepspeed-links": '{"schema": 2, "world_size": 4, "records": [\n'
     '{"pattern": "fan_in", "root": 3, "peers": [0, 1], "bytes": 1000, "root_seconds": [1e-6]},\n'
     '{"pattern": "relay", "shift": 1, "bytes": 1000, "seconds": 1e-6}]}',
+    "simple-p2p": "[simpleP2P] - Starting...\n"
+    "> Peer access from A (GPU0) -> A (GPU1) : Yes\n"
+    "cudaMemcpyPeer / cudaMemcpy between GPU0 and GPU1: 19.87GB/s\n",
     "shift-rates": "+1: 50 GB/s avg (200 total)\n+2: 25.5 GB/s avg\n",
     "rate-table": "name,flows,kind,size,total_GBs,note\n"
     "a,0>4;1>5,p2p_write,1MiB,54,\nb,0->1,h2d,,3-4,\n",

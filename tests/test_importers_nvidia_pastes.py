@@ -396,3 +396,35 @@ def test_visible_devices_number_the_ranks() -> None:
     found = parse_nccl_tests(text, file="x")
     assert rates(found.best()) == {"gpu4<->gpu6": [20.0]}
     assert set(found.devices) == {"gpu4", "gpu6"}
+
+
+# simpleP2P
+
+SIMPLE = (
+    "[./simpleP2P] - Starting...\n"
+    "> Peer access from A (GPU0) -> A (GPU1) : Yes\n> Peer access from A (GPU1) -> A (GPU0) : Yes\n"
+    "cudaMemcpyPeer / cudaMemcpy between GPU0 and GPU1: 20.00GB/s\n"
+)
+
+
+def test_simple_p2p_prints_gib_of_copies_that_take_turns() -> None:
+    found = import_any("$ export CUDA_VISIBLE_DEVICES=2,3\n" + SIMPLE + "Test passed\n", file="x")
+    assert rates(found.best()) == {"gpu2->gpu3": [21.474836], "gpu3->gpu2": [21.474836]}
+    assert {s.pattern.total_bytes for s in found.best().samples} == {2**26}
+    assert any("GiB/s" in n for n in found.notes)
+
+
+def test_simple_p2p_of_wrong_data_is_refused() -> None:
+    wrong = "Verification error @ element 1: val = 0.0, ref = 4.0\n"
+    with pytest.raises(FormatError, match=r"x:5: .*arrived wrong"):
+        import_any(SIMPLE + wrong * 3, file="x")
+    other = SIMPLE.replace("GPU0 and GPU1: 20", "GPU0 and GPU2: 10")
+    found = import_any(SIMPLE + wrong + other, file="x")
+    assert set(rates(found.best())) == {"gpu0->gpu2", "gpu2->gpu0"}
+    assert len(found.best().set_aside) == 2
+
+
+def test_simple_p2p_without_peers() -> None:
+    text = SIMPLE.partition("cudaMemcpyPeer")[0].replace("Yes", "No")
+    with pytest.raises(FormatError, match="no two GPUs reach"):
+        import_any(text, file="x")

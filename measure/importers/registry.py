@@ -25,6 +25,7 @@ from topocal.measure.importers.perftest import PERFTEST
 from topocal.measure.importers.rate_table import RATE_TABLE
 from topocal.measure.importers.rocm_bandwidth import ROCM_BANDWIDTH
 from topocal.measure.importers.shift_rates import SHIFT_RATES
+from topocal.measure.importers.simple_p2p import SIMPLE_P2P
 from topocal.measure.importers.superbench_copy import SUPERBENCH_COPY
 from topocal.measure.importers.taccl import TACCL
 from topocal.measure.importers.transferbench import TRANSFERBENCH
@@ -41,6 +42,7 @@ IMPORTERS: tuple[Importer, ...] = (
     TRANSFERBENCH,
     ROCM_BANDWIDTH,
     BANDWIDTH_TEST,
+    SIMPLE_P2P,
     SUPERBENCH_COPY,
     COMM_SCOPE,
     TACCL,
@@ -60,7 +62,7 @@ IMPORTERS: tuple[Importer, ...] = (
 _NAMELESS: Final = (SHIFT_RATES, RATE_TABLE, PAIR_TABLE, PAIR_LINES)
 """Kinds that no tool's words tell: asked last, when what surrounds a paste is off as well."""
 
-_BESIDE: Final = (P2P_BANDWIDTH, NVBANDWIDTH, NCCL_TESTS, BANDWIDTH_TEST)
+_BESIDE: Final = (P2P_BANDWIDTH, NVBANDWIDTH, NCCL_TESTS, BANDWIDTH_TEST, SIMPLE_P2P)
 """Tools whose outputs stand below one another in one paste; each knows its own lines."""
 
 
