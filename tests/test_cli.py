@@ -60,6 +60,8 @@ def test_demo_tells_the_story(run: Run) -> None:
         "Capacity resources alone cannot explain this machine",
         "slowest of width 7",
         "pinned by gpu6->gpu4",
+        "gpu7 <- gpu0–6",
+        "topocal explain topo.txt p2p.txt",
     ):
         assert words in " ".join(ran.out.split())
 

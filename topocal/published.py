@@ -6,6 +6,7 @@ The figures are in examples/b70; ``published.csv`` is never shown to the fit.
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -18,6 +19,7 @@ from topocal.solve.model import Model
 from topocal.solve.predict import Prediction, predict
 from topocal.topo.flow import Pattern
 from topocal.topo.machines import b70
+from topocal.topo.render.sharing import list_names
 from topocal.topo.units import BYTES_PER_GB, format_rate
 
 __all__ = ["Comparison", "Extreme", "Story", "read_extremes", "tell"]
@@ -48,9 +50,22 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """Everything that the demo tells."""
+    """Everything that the demo tells.
+
+    Attributes
+    ----------
+    model
+        Fitted to pairs and named fans.
+    pair_rates_Bps
+        The published pairs, by sender and receiver.
+    named, extremes
+        Fans that the fit has seen, and those that it has not.
+    verdicts
+        Sentences: whether capacities alone can explain it, and what became of what was left out.
+    """
 
     model: Model
+    pair_rates_Bps: Mapping[tuple[str, str], float]
     named: tuple[Comparison, ...]
     extremes: tuple[Comparison, ...]
     verdicts: tuple[str, ...]
@@ -96,7 +111,9 @@ def tell() -> Story:
             ("slowest", extreme.minimum_Bps, ranked[0]),
             ("fastest", extreme.maximum_Bps, ranked[-1]),
         ):
-            title = f"{words} of width {extreme.width}: {prediction.pattern.name}"
+            sources = list_names(source for source, _ in prediction.pattern.pairs)
+            root = prediction.pattern.pairs[0][1]
+            title = f"{words} of width {extreme.width}: {root} <- {sources}"
             compared.append(Comparison(title=title, published_Bps=published, prediction=prediction))
         bounds += [
             bound
@@ -105,6 +122,7 @@ def tell() -> Story:
         ]
     return Story(
         model=model,
+        pair_rates_Bps=rates,
         named=named,
         extremes=tuple(compared),
         verdicts=(_on_capacities(bounds), *_on_what_was_left_out(model, rates, extremes)),

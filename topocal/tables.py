@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["basis", "capacity_table", "percent", "plain_table"]
 
 _MOST_NAMES = 2
+_WIDE = 100
+"""Terminals of so many columns hold a table of capacities with all that it says."""
 
 
 def percent(ratio: float) -> str:
@@ -29,31 +31,56 @@ def percent(ratio: float) -> str:
     return "0.0%" if shown in ("+0.0%", "-0.0%") else shown
 
 
-def plain_table(title: str, columns: Iterable[str], right: Iterable[int] = ()) -> Table:
-    """An empty table in the house style; columns numbered in ``right`` align right."""
+def plain_table(
+    title: str, columns: Iterable[str], right: Iterable[int] = (), whole: Iterable[int] = ()
+) -> Table:
+    """An empty table in the house style.
+
+    Parameters
+    ----------
+    right
+        Numbers of the columns that align right.
+    whole
+        Numbers of those that no line breaks, as long as they fit the terminal at all.
+    """
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    aligned = set(right)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        header_style="",
+        pad_edge=False,
+    )
+    aligned, kept = set(right), set(whole)
     for k, name in enumerate(columns):
-        table.add_column(name, justify="right" if k in aligned else "left", overflow="fold")
+        table.add_column(
+            name,
+            justify="right" if k in aligned else "left",
+            overflow="fold",
+            no_wrap=k in kept,
+        )
     return table
 
 
-def capacity_table(model: Model) -> Table:
-    """Every resource that explains a sample, with its interval and what it rests on."""
-    table = plain_table(
-        "Fitted capacities", ("resource", "capacity", "95 % interval", "rests on"), right=(1, 2)
-    )
-    for resource in model.resources.values():
-        if resource.status in ("pinned", "confounded"):
-            table.add_row(
-                safe(resource.label),
-                _capacity(resource),
-                _interval(resource),
-                safe(basis(resource)),
-            )
+def capacity_table(model: Model, width: int) -> Table:
+    """Every resource that explains a sample, with its interval and what it rests on.
+
+    Parameters
+    ----------
+    width
+        Of the terminal: in a narrow one what each rests on is left out. An interval with two
+        ends is one of what is pinned.
+    """
+    columns = ("resource", "capacity", "95 % interval", "rests on")
+    shown = [r for r in model.resources.values() if r.status in ("pinned", "confounded")]
+    count = 4 if width >= _WIDE else 3
+    table = plain_table("Fitted capacities", columns[:count], right=(1, 2))
+    for r in shown:
+        cells = (safe(r.label), _capacity(r), _interval(r), safe(basis(r)))
+        table.add_row(*cells[:count])
     return table
 
 

@@ -211,7 +211,7 @@ def _finish(step: Step, what: Calibration, as_json: bool) -> None:
     for remark in _remarks(step):
         out.print(f"note: {safe(remark)}")
     out.print(safe(step.model.sharing))
-    out.print(capacity_table(step.model))
+    out.print(capacity_table(step.model, out.width))
     out.print(f"wrote {safe(what.model)} and {safe(what.samples)}")
 
 

@@ -73,7 +73,7 @@ def fit(
         names = ", ".join(n for n, r in model.left_out.items() if r == reason)
         out.print(f"left out {safe(names)}: {safe(reason)}")
     out.print(safe(model.sharing))
-    out.print(capacity_table(model))
+    out.print(capacity_table(model, out.width))
     for sentence in model.certificate.text:
         out.print(f"proven: {safe(sentence)}")
     rest = [r for r in model.resources.values() if r.status == "bounded"]

@@ -220,23 +220,30 @@ def _network_tree(parts: Outline) -> Tree:
 
 
 def _print_shared(shared: list[Shared]) -> None:
-    from rich.table import Table
-
     from topocal.console import console, safe
+    from topocal.tables import plain_table
     from topocal.topo.render.sharing import list_names
+    from topocal.topo.resource import Sharing
     from topocal.topo.units import format_rate
 
     rows = [s for s in shared if not s.is_private]
-    table = Table(title="who shares what, when every accelerator sends to every other")
-    table.title_justify = "left"
-    for name in ("resource", "sharing", "nominal", "pairs", "from", "to"):
-        table.add_column(name, justify="right" if name in ("nominal", "pairs") else "left")
+    # A column in which every row would say the same is left out.
+    is_known = any(s.resource.nominal_Bps is not None for s in rows)
+    is_mixed = any(s.resource.sharing is not Sharing.CAPACITY for s in rows)
+    columns = ["resource"] + ["sharing"] * is_mixed + ["nominal"] * is_known
+    table = plain_table(
+        "Who shares what, when all send to all",
+        (*columns, "pairs", "from", "to"),
+        right=(len(columns) - is_known, len(columns)) if is_known else (len(columns),),
+        whole=(0,),
+    )
     for row in rows[:_MOST_ROWS]:
         twice = f" ×{row.heaviest:g}" if row.heaviest != 1 else ""
+        cells = [safe(row.resource.name)]
+        cells += [str(row.resource.sharing)] * is_mixed
+        cells += [format_rate(row.resource.nominal_Bps)] * is_known
         table.add_row(
-            safe(row.resource.name),
-            str(row.resource.sharing),
-            format_rate(row.resource.nominal_Bps),
+            *cells,
             f"{row.pairs}{twice}",
             safe(list_names(row.sources)),
             safe(list_names(row.destinations)),
@@ -319,9 +326,8 @@ def _shared_document(row: Shared) -> dict[str, Any]:
 
 
 def _machines(*, as_json: bool) -> None:
-    from rich.table import Table
-
     from topocal.console import console, print_json, safe
+    from topocal.tables import plain_table
     from topocal.topo.machines import MACHINES
 
     if as_json:
@@ -334,18 +340,15 @@ def _machines(*, as_json: bool) -> None:
             }
         )
         return
-    table = Table(title="reference machines", title_justify="left")
-    for name in ("name", "what it is", "source"):
-        table.add_column(name)
+    table = plain_table("Reference machines", ("name", "what it is", "source"), whole=(0,))
     for m in MACHINES.values():
         table.add_row(m.name, safe(m.title), safe(m.source))
     console().print(table)
 
 
 def _nominal(*, as_json: bool) -> None:
-    from rich.table import Table
-
     from topocal.console import console, print_json, safe
+    from topocal.tables import plain_table
     from topocal.topo.nominal import SOURCES
 
     if as_json:
@@ -355,9 +358,12 @@ def _nominal(*, as_json: bool) -> None:
         ]
         print_json({"constants": rows})
         return
-    table = Table(title="nominal constants, per direction", title_justify="left")
-    for name in ("constant", "value", "unit", "source"):
-        table.add_column(name, justify="right" if name == "value" else "left")
+    table = plain_table(
+        "Nominal constants, per direction",
+        ("constant", "value", "unit", "source"),
+        right=(1,),
+        whole=(0,),
+    )
     for c in SOURCES.values():
         table.add_row(c.key, f"{c.value:g}", c.unit, safe(c.source))
     console().print(table)
