@@ -343,3 +343,44 @@ def test_damaged_transferbench() -> None:
         read(TRANSFERBENCH.replace("XGMI-1", "xgmi", 1), "transferbench-topology")
     with pytest.raises(FormatError, match="no table of GPUs"):
         read(TRANSFERBENCH.split("\n---")[0], "transferbench-topology")
+
+
+# Other makes' words for the same tables, and bandwidths that the driver does not know
+
+
+def test_hygon_prints_the_same_tables_of_hcus() -> None:
+    text = (
+        table("Hops between two HCUs", [[0, 1], [1, 0]])
+        + table("Link Type between two HCUs", [[0, "HSW"], ["HSW", 0]])
+        + "GPU[0]\t\t: (Topology) Numa Node 0\nGPU[1]\t\t: (Topology) Numa Node 1\n"
+        + table("Link accessible between two HCUs", [["TRUE", "TRUE"], ["TRUE", "TRUE"]])
+    ).replace("GPU", "HCU")
+    topology = read(text, "rocm-showtopo")
+    link = topology.graph.edges["gpu0", "gpu1", "gpu0->gpu1"]
+    assert (link["kind"], link["fabric"]) == (LinkKind.FABRIC, "HSW")
+    assert topology.graph.nodes["gpu1"]["numa"] == 1
+    assert topology.graph.graph["peer_access"] is True
+
+
+def test_a_bandwidth_of_nothing_everywhere_is_unknown_and_no_relay() -> None:
+    text = """\
+LINK TYPE TABLE:
+             0000:0d:00.0 0000:26:00.0 0000:5d:00.0
+0000:0d:00.0 SELF         XGMI         XGMI
+0000:26:00.0 XGMI         SELF         XGMI
+0000:5d:00.0 XGMI         XGMI         SELF
+NUMA BW TABLE:
+             0000:0d:00.0 0000:26:00.0 0000:5d:00.0
+0000:0d:00.0 N/A          0-0          0-0
+0000:26:00.0 0-0          N/A          0-0
+0000:5d:00.0 0-0          0-0          N/A
+"""
+    topology = read(text, "amd-smi")
+    assert {c for _, _, c in topology.graph.graph["stated_classes"]} == {"NVL"}
+    link = topology.graph.edges["gpu0", "gpu1", "gpu0->gpu1"]
+    assert link["nominal_Bps"] is None
+    # Where the driver knows it of other pairs, nothing means that others relay.
+    known = text.replace("N/A          0-0 ", "N/A          50000-50000 ").replace(
+        "0000:26:00.0 0-0 ", "0000:26:00.0 50000-50000 "
+    )
+    assert "NVB" in {c for _, _, c in read(known, "amd-smi").graph.graph["stated_classes"]}

@@ -33,6 +33,9 @@ __all__ = ["AmdGpu", "AmdPair", "build_amd_topology", "whole_number"]
 _ONE_CARD: Final = "XXX"
 """Beginning of the link type that rocm-smi prints between partitions of one card."""
 
+_OTHER_FABRICS: Final = frozenset({"HSW", "XHCL", "HLINK"})
+"""Links of Hygon's accelerators, whose ``hy-smi`` prints what ``rocm-smi`` does."""
+
 _WEIGHT_PER_HOP: Final = 15
 _WEIGHT_ONE_PROCESSOR: Final = 40
 _HOPS_ONE_PROCESSOR: Final = 2
@@ -134,17 +137,20 @@ def build_amd_topology(
     )
     builder.peer_access, builder.no_peer_pairs = _peers(matrix, pairs)
     relayed, unknown = [], []
+    rated = any(pair.most_MBps for pair in pairs.values())
     for (a, b), pair in sorted(pairs.items()):
         said = f"{matrix.devices[a].id}-{matrix.devices[b].id}"
         word = (pair.link_type or "").upper()
         if word == "XGMI":
-            if _relayed(pair):
+            if _relayed(pair, rated=rated):
                 relayed.append(said)
                 matrix.relay(a, b)
             else:
                 matrix.join(a, b, _xgmi(pair, tool))
         elif word in ("PCIE", "PCI"):
             _place(matrix, a, b, pair)
+        elif word in _OTHER_FABRICS:
+            matrix.join(a, b, FabricLink(kind=LinkKind.FABRIC, attributes={"fabric": word}))
         elif word:
             unknown.append(said)
             if word.startswith(_ONE_CARD):
@@ -208,8 +214,11 @@ def _cards(count: int, pairs: Mapping[tuple[int, int], AmdPair]) -> dict[int, in
     return {a: numbers[find(a)] for a in range(count) if find(a) in shared}
 
 
-def _relayed(pair: AmdPair) -> bool:
-    return (pair.weight or 0) > _WEIGHT_PER_HOP or pair.most_MBps == 0
+def _relayed(pair: AmdPair, *, rated: bool) -> bool:
+    """By its weight; a bandwidth of 0 says so only where the tool knows that of other pairs."""
+    if pair.weight is not None:
+        return pair.weight > _WEIGHT_PER_HOP
+    return rated and pair.most_MBps == 0
 
 
 def _xgmi(pair: AmdPair, tool: str) -> FabricLink:

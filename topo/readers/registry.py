@@ -22,6 +22,7 @@ from topocal.topo.readers.archive import inflate, is_tar, unpack
 from topocal.topo.readers.gathered import topology_from_gathered
 from topocal.topo.readers.hwloc import HWLOC
 from topocal.topo.readers.lspci import LSPCI
+from topocal.topo.readers.lstopo_text import LSTOPO_TEXT
 from topocal.topo.readers.nccl_log import NCCL_LOG
 from topocal.topo.readers.nccl_xml import NCCL_XML
 from topocal.topo.readers.numa_text import LSCPU, NUMACTL
@@ -52,6 +53,7 @@ READERS: tuple[Reader, ...] = (
     AMD_SMI,
     ROCM_SHOWTOPO,
     TRANSFERBENCH,
+    LSTOPO_TEXT,
     LSPCI,
     NVIDIA_QUERY,
     NVIDIA_LISTS,

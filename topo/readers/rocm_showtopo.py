@@ -25,15 +25,22 @@ from topocal.topo.topology import Topology
 __all__ = ["ROCM_SHOWTOPO", "looks_like_showtopo", "parse_showtopo"]
 
 _MARKS: Final = re.compile(
-    r"between two GPUs|\(Topology\) (?:Numa Node|Numa Affinity|Weight|Hops|Link type)"
+    r"between two (?:GPU|DCU|HCU)s"
+    r"|\(Topology\) (?:Numa Node|Numa Affinity|Weight|Hops|Link type)"
 )
-_ROW: Final = re.compile(r"\s{0,16}GPU([0-9]{1,4})\s{1,400}(\S.*)")
-_HEADER: Final = re.compile(r"\s{0,16}GPU[0-9]{1,4}(?:\s{1,400}GPU[0-9]{1,4}){0,511}\s*")
+_ROW: Final = re.compile(r"\s{0,16}(?:GPU|DCU|HCU)([0-9]{1,4})\s{1,400}(\S.*)")
+_HEADER: Final = re.compile(
+    r"\s{0,16}(?:GPU|DCU|HCU)[0-9]{1,4}(?:\s{1,400}(?:GPU|DCU|HCU)[0-9]{1,4}){0,511}\s*"
+)
+"""Hygon's ``hy-smi`` prints the same tables of DCUs or HCUs."""
+
 _NUMA: Final = re.compile(
-    r"\s{0,16}GPU ?\[?([0-9]{1,4})\]?\s{0,40}:\s{0,8}\(Topology\) Numa (Node|Affinity):"
-    r"\s{0,8}(-?[0-9]{1,4})\s*"
+    r"\s{0,16}(?:GPU|DCU|HCU) ?\[?([0-9]{1,4})\]?\s{0,40}:\s{0,8}\(Topology\) Numa "
+    r"(Node|Affinity):?\s{0,8}(-?[0-9]{1,4})\s*"
 )
-_TITLE: Final = re.compile(r"\b(weight|hops|type|accessibility|bandwidth) between two gpus", re.I)
+_TITLE: Final = re.compile(
+    r"\b(weight|hops|type|accessib\w{1,7}|bandwidth) between two (?:gpu|dcu|hcu)s", re.I
+)
 _PAIR: Final = re.compile(
     r"\(Topology\) (Weight|Hops|Link type|Link accessibility)\s{1,4}between (?:DRM )?devices? "
     r"([0-9]{1,4}) and ([0-9]{1,4})",
@@ -171,9 +178,9 @@ def _read_text(text: str, said: _Said, builder: TopologyBuilder, file: str) -> N
 def _what(title: str, table: list[list[str]]) -> str:
     """What a table is of, by its cells; by its title where those may be either."""
     words = [word for cells in table for word in cells]
-    if any(_TYPE.fullmatch(word) for word in words):
+    if any(_TYPE.fullmatch(word) for word in words if word not in ("TRUE", "FALSE")):
         return "type"
-    if any(word in ("True", "False") for word in words):
+    if any(word.lower() in ("true", "false") for word in words):
         return "accessibility"
     if any(_SPAN.fullmatch(word) for word in words):
         return "bandwidth"
