@@ -10,7 +10,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy as np
 import topocal as tc
 from topocal.measure.design import design
 from topocal.measure.exhaustive import sweep_size
-from topocal.measure.plan import Plan, write_plan
+from topocal.measure.plan import Plan, Purpose, write_plan
 from topocal.measure.samples import Measurements
 from topocal.measure.simulated import SimulatedMachine
 from topocal.topo.builder import TopologyBuilder
@@ -26,6 +25,16 @@ from topocal.topo.capacities import Capacities
 from topocal.topo.resource import LinkKind, NodeKind
 from topocal.topo.topology import Topology
 from topocal.topo.units import format_rate, format_seconds
+
+WORDS = {
+    Purpose.BOTTLENECK: "pins {}",
+    Purpose.FAN_IN_SHARING: "does {} receive at once or by turns?",
+    Purpose.FAN_OUT_SHARING: "does {} send at once or by turns?",
+    Purpose.ALONE: "what {} gets alone",
+    Purpose.BOTH_WAYS: "are both directions of {} independent?",
+    Purpose.CROWD: "do many flows get less than few?",
+}
+"""What each kind of pattern is for."""
 
 
 def box() -> Topology:
@@ -65,23 +74,29 @@ def main() -> None:
     machine = box()
     plan = design(machine, sizes_bytes=[2.0**20, 2.0**23], repeats=3)
     print(
-        f"{len(plan.patterns)} patterns in {len(plan.rounds)} rounds; a sweep has "
-        f"{sweep_size(len(plan.endpoints)):,}. Expected: {format_seconds(plan.seconds)}."
+        f"{len(plan.patterns)} patterns in {len(plan.rounds)} rounds show every resource; a sweep "
+        f"of pairs and fans has {sweep_size(len(plan.endpoints)):,}. "
+        f"Expected: {format_seconds(plan.seconds)}."
     )
-    purposes = Counter(str(reason.purpose) for p in plan.patterns for reason in p.reasons)
-    print("for: " + ", ".join(f"{n} x {what}" for what, n in purposes.most_common()) + "\n")
     measured = spawned(plan) if "--spawn" in sys.argv else simulated(machine, plan)
     best: dict[str, float] = {}
     for sample in measured.samples:
         if sample.set_aside is None:
             best[sample.name] = max(best.get(sample.name, 0.0), sample.throughput_Bps)
-    for planned in plan.patterns[:8]:
-        about = planned.reasons[0]
-        print(
-            f"{planned.name:28} {format_rate(best[planned.name]):>10}   "
-            f"{about.purpose}: {about.about}"
-        )
-    print(f"and {max(0, len(plan.patterns) - 8)} more; {len(measured.samples)} timings in all")
+    print()
+    shown: dict[str, str] = {}
+    for planned in plan.patterns:
+        for reason in planned.reasons:
+            shown.setdefault(f"{reason.purpose} {len(planned.pattern.flows)}", planned.name)
+    for planned in plan.patterns:
+        if planned.name in shown.values():
+            why = [WORDS[r.purpose].format(r.about) for r in planned.reasons]
+            more = f" (and {len(why) - 1} more)" if len(why) > 1 else ""
+            print(f"{planned.name:24} {format_rate(best[planned.name]):>10}   {why[0]}{more}")
+    print(
+        f"\nand {len(plan.patterns) - len(set(shown.values()))} patterns of the same kinds; "
+        f"{len(measured.samples)} timings in all"
+    )
 
 
 if __name__ == "__main__":

@@ -42,20 +42,24 @@ def main() -> None:
         path = Path(folder, "caps.json")
         tc.write_caps(model.caps(), path)
         caps = tc.read_caps(path)
-        print(f"caps.json: {format_bytes(path.stat().st_size)}, digest {caps_digest(caps)[:15]}…")
+        size, digest = format_bytes(path.stat().st_size), caps_digest(caps)[:15]
+    print(f"caps.json is all that a rank needs: {size}, digest {digest}…\n")
     requests = wanted()
-    answer = tc.assign(caps, requests)
-    senders = Counter(part.holder for _, parts in answer for part in parts)
-    print("senders: " + ", ".join(f"{name} {n}" for name, n in sorted(senders.items())))
     print(
-        f"finish {format_seconds(answer.finish_s)}; no answer finishes before "
-        f"{format_seconds(answer.bound_s)}; busiest: {answer.bottleneck}"
+        f"{len(requests)} regions of 32 MiB, each wanted by one card and held by the other seven:"
     )
     number = {name: k for k, name in enumerate(caps.endpoints)}
     first = [(number[r.holders[0]], number[r.target], 4096 * 4096 * 2.0) for r in requests]
     naive = tc.price(caps, first)
     where = naive.busiest.label if naive.busiest else "nothing"
-    print(f"the first holder of each: {format_seconds(naive.seconds)} on {where}")
+    answer = tc.assign(caps, requests)
+    print(f"  the first holder of each   {format_seconds(naive.seconds):>8}   busy: {where}")
+    busy = model.resources[answer.bottleneck].label
+    print(f"  topocal's choice           {format_seconds(answer.finish_s):>8}   busy: {busy}")
+    print(f"  proven: no choice before   {format_seconds(answer.bound_s):>8}")
+    senders = Counter(part.holder for _, parts in answer for part in parts)
+    counts = ", ".join(f"{name} {n}" for name, n in sorted(senders.items()))
+    print(f"\nparts by sender: {counts}")
 
 
 if __name__ == "__main__":

@@ -95,17 +95,17 @@ def main() -> None:
         chosen.append(select(request))
         return chosen[-1]
 
-    print(f"asked by {ask(watched)}")
-    print(f"one at a time: ranks {chosen}, busiest {format_seconds(select.busiest_s)}")
+    print(f"asked by {ask(watched)}\n")
+    ranks = " ".join(map(str, chosen))
+    print(f"one region at a time, as the planner asks: {format_seconds(select.busiest_s)}")
+    print(f"  from ranks {ranks}")
     policy = ReplicaPolicy(caps, element_bytes=ELEMENT_BYTES)
     sent = policy(regions())
     assert policy.assignment is not None
-    print(
-        f"all at once:   {sum(isinstance(one, int) for one in sent)} whole, "
-        f"{sum(not isinstance(one, int) for one in sent)} split; finish "
-        f"{format_seconds(policy.assignment.finish_s)}, bound "
-        f"{format_seconds(policy.assignment.bound_s)}"
-    )
+    whole = sum(isinstance(one, int) for one in sent)
+    print(f"all regions of the sync at once: {format_seconds(policy.assignment.finish_s)}")
+    print(f"  {whole} from one rank, {len(sent) - whole} split between ranks")
+    print(f"no choice finishes before {format_seconds(policy.assignment.bound_s)}")
 
 
 if __name__ == "__main__":

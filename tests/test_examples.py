@@ -19,11 +19,18 @@ SAYS = {
         r"everybody to the next leaf .* 100 GB/s .* 2\.00x",
         r"seven into one",
     ],
-    "03_plan_and_measure": [r"\d+ patterns in \d+ rounds", r"fan-in-sharing: gpu0"],
+    "03_plan_and_measure": [
+        r"\d+ patterns in \d+ rounds",
+        r"does gpu0 receive at once or by turns\?",
+    ],
     "04_fit_and_predict": [r"receivers are time-shared", r"gpu3<-gpu4,gpu5,gpu6,gpu7: 38\.\d ms"],
     "05_fans_nobody_measured": [r"topocal +off by +0\.\d% in the middle"],
-    "06_caps_to_a_policy": [r"digest sha256:", r"no answer finishes before", r"the first holder"],
-    "07_deepspeed": [r"asked by", r"one at a time: ranks \[", r"all at once: +8 whole"],
+    "06_caps_to_a_policy": [
+        r"digest sha256:",
+        r"the first holder of each +\d",
+        r"no choice before +\d",
+    ],
+    "07_deepspeed": [r"asked by", r"one region at a time", r"8 from one rank, 0 split"],
 }
 """By script: what it prints."""
 

@@ -199,8 +199,9 @@ def _pairs(story: Story) -> str:
     worst = max(pairs, key=lambda r: abs(r.error))
     seen = max(story.named, key=lambda c: abs(c.error))
     return (
-        f"{len(pairs)} of {len(pairs) + len(story.model.left_out)} pairs are reproduced, the worst "
-        f"within {abs(worst.error):.1%} ({worst.name}); the three fans within {abs(seen.error):.1%}."
+        f"{len(pairs)} of {len(pairs) + len(story.model.left_out)} pairs are reproduced, the "
+        f"worst within {abs(worst.error):.1%} ({worst.name}); the three fans within "
+        f"{abs(seen.error):.1%}."
     )
 
 
