@@ -21,6 +21,7 @@ from typing import Final
 from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FormatError, Where, one_line
 from topocal.topo.readers.lspci_devices import is_device_line, parse_device_blocks
+from topocal.topo.readers.lspci_forms import as_device_list, is_other_form
 from topocal.topo.readers.lspci_tree import is_tree_line, parse_tree_lines
 from topocal.topo.readers.pci_function import PciFunction, Role
 from topocal.topo.readers.pci_tree import add_pci_tree, few, place_by_buses
@@ -42,7 +43,7 @@ _SNIFFED_LINES: Final = 400
 def looks_like_lspci(text: str) -> bool:
     """Whether a text has lines of lspci's in it."""
     lines = text.split("\n", _SNIFFED_LINES)[:_SNIFFED_LINES]
-    return any(is_tree_line(line) or is_device_line(line) for line in lines)
+    return any(is_tree_line(line) or is_device_line(line) or is_other_form(line) for line in lines)
 
 
 def parse_lspci(text: str, *, file: str) -> Topology:
@@ -61,7 +62,7 @@ def parse_lspci(text: str, *, file: str) -> Topology:
             remedy="give the output of one machine",
         )
     drawn = parse_tree_lines(lines)
-    blocks = parse_device_blocks(lines)
+    blocks = parse_device_blocks(as_device_list(lines))
     if not drawn and not blocks.functions:
         raise FormatError(
             "has no line of lspci's tree (-tv) or device list (-vvv)",
@@ -165,8 +166,10 @@ def _add_machine(
     by_root: dict[str | None, list[int | None]] = defaultdict(list)
     for function in functions.values():
         by_root[function.root].append(function.numa)
+    # Devices whose root bus is not shown stand each where it says itself.
+    apart = {n for n in by_root.pop(None, []) if n is not None}
     numas = {root: commonest(numbers) for root, numbers in by_root.items()}
-    stated = {n for n in numas.values() if n is not None}
+    stated = {n for n in numas.values() if n is not None} | apart
     nodes = dict(numactl.nodes)
     for number in stated - set(nodes):
         nodes[number] = MemoryNode(number=number)
@@ -194,7 +197,7 @@ def _add_machine(
         number = numas.get(root)
         return sockets.of() if number is None else sockets.of(number)
 
-    return add_pci_tree(builder, functions, socket_of, file=file)
+    return add_pci_tree(builder, functions, socket_of, file=file, socket_near=sockets.of)
 
 
 def _note_gaps(

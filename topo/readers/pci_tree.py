@@ -60,11 +60,13 @@ class _Tree:
         builder: TopologyBuilder,
         functions: Mapping[str, PciFunction],
         socket_of: Callable[[str | None], str],
+        socket_near: Callable[[int], str] | None,
         file: str,
     ) -> None:
         self._builder = builder
         self._functions = functions
         self._socket_of = socket_of
+        self._socket_near = socket_near
         self._file = file
         self._ports: dict[str, Port] = {}
         self._switches: dict[str, str] = {}
@@ -142,7 +144,7 @@ class _Tree:
                 above = known
         return self._ports[bridge.address]
 
-    def _anchor(self, bridge: PciFunction | None, root: str | None) -> str:
+    def _anchor(self, bridge: PciFunction | None, device: PciFunction) -> str:
         """The node that a device below ``bridge`` is linked to."""
         path = [] if bridge is None else [bridge, *self._chain(bridge)]
         upstream: list[PciFunction] = []
@@ -156,7 +158,7 @@ class _Tree:
         if upstream and upstream[-1].address in self._switches:
             node = self._switches[upstream.pop().address]
         else:
-            node = self._host_bridge(root)
+            node = self._host_bridge(device)
         for switch in reversed(upstream):
             node = self._add_switch(switch, node)
         return node
@@ -182,7 +184,10 @@ class _Tree:
         self._switches[upstream.address] = node
         return node
 
-    def _host_bridge(self, root: str | None) -> str:
+    def _host_bridge(self, device: PciFunction) -> str:
+        root = device.root
+        if root is None and device.numa is not None and self._socket_near is not None:
+            return self._socket_near(device.numa)
         socket = self._socket_of(root)
         if root is None:
             return socket
@@ -267,7 +272,7 @@ class _Tree:
                 # What is between the card and the socket is not shown.
                 attributes = verdict.attributes | {"described": False}
                 verdict = replace(verdict, attributes=attributes)
-            anchor = self._anchor(self._upper(lower), function.root)
+            anchor = self._anchor(self._upper(lower), function)
             self._connect(anchor, node, link, verdict)
         for finding, nodes in self._findings.items():
             self._builder.note(f"{few(nodes)}: {finding}")
@@ -344,6 +349,7 @@ def add_pci_tree(
     socket_of: Callable[[str | None], str],
     *,
     file: str,
+    socket_near: Callable[[int], str] | None = None,
 ) -> dict[str, str]:
     """Add GPUs, NICs, PCIe switches and host bridges to a topology that has its sockets.
 
@@ -356,6 +362,9 @@ def add_pci_tree(
         whose root bus the source does not say.
     file
         What messages call the source.
+    socket_near
+        The socket node of a memory node, for devices that name theirs and whose root bus the
+        source does not say.
 
     Returns
     -------
@@ -366,7 +375,7 @@ def add_pci_tree(
     FormatError
         When there are more devices than any machine has.
     """
-    tree = _Tree(builder, functions, socket_of, file)
+    tree = _Tree(builder, functions, socket_of, socket_near, file)
     tree.build()
     return tree.ids
 
