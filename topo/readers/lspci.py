@@ -23,6 +23,7 @@ from topocal.topo.errors import FormatError, Where, one_line
 from topocal.topo.readers.lspci_devices import is_device_line, parse_device_blocks
 from topocal.topo.readers.lspci_forms import as_device_list, is_other_form
 from topocal.topo.readers.lspci_tree import is_tree_line, parse_tree_lines
+from topocal.topo.readers.numa_text import spans
 from topocal.topo.readers.pci_function import PciFunction, Role
 from topocal.topo.readers.pci_tree import add_pci_tree, few, place_by_buses
 from topocal.topo.readers.reader import Reader
@@ -129,7 +130,7 @@ def _read_numactl(lines: list[str]) -> _Numactl:
     columns: list[int] = []
     for line in lines:
         if match := re.fullmatch(r"node ([0-9]{1,4}) cpus:((?: [0-9]{1,6})*)\s*", line):
-            cpus[int(match[1])] = _spans([int(n) for n in match[2].split()])
+            cpus[int(match[1])] = spans([int(n) for n in match[2].split()])
         elif match := re.fullmatch(r"node ([0-9]{1,4}) size: ([0-9]{1,12}) MB\s*", line):
             sizes[int(match[1])] = int(match[2]) << 20
         elif re.fullmatch(r"node((?:\s+[0-9]{1,4})+)\s*", line):
@@ -146,17 +147,6 @@ def _read_numactl(lines: list[str]) -> _Numactl:
             number=number, cpu_list=cpus[number], memory_bytes=sizes.get(number)
         )
     return found
-
-
-def _spans(numbers: list[int]) -> str:
-    """``0-3,8`` of 0 1 2 3 8."""
-    parts: list[list[int]] = []
-    for n in sorted(set(numbers)):
-        if parts and n == parts[-1][1] + 1:
-            parts[-1][1] = n
-        else:
-            parts.append([n, n])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
 def _add_machine(

@@ -27,6 +27,7 @@ from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FormatError, Where
 from topocal.topo.readers.class_matrix import MAX_DEVICES, ClassMatrix, MatrixDevice, some
 from topocal.topo.readers.from_classes import topology_from_classes
+from topocal.topo.readers.numa_text import spans
 from topocal.topo.readers.paste import plain_lines
 from topocal.topo.readers.pci import bus_id_key, normal_bus_id
 from topocal.topo.readers.reader import Reader
@@ -281,20 +282,9 @@ def _near(device: _Device) -> tuple[tuple[int, ...], str]:
     place = device.place
     while place is not None:
         if place.numas:
-            return tuple(sorted(set(place.numas))), _ranges(place.cpus)
+            return tuple(sorted(set(place.numas))), spans(place.cpus)
         place = place.above
     return (), ""
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """``[0, 1, 2, 8]`` as ``0-2,8``."""
-    spans: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
 
 
 def _apart(one: _Device, other: _Device) -> PathClass:

@@ -1,7 +1,8 @@
 """``lscpu`` and ``numactl -H``: NUMA nodes, their processors and memory.
 
 Sockets are counted by processors, not by nodes: a node without any is a GPU's
-memory, HBM or CXL.
+memory, HBM or CXL.  lscpu speaks the user's language; its lines are known by ``NUMA`` and
+``CPU``, which stay, and by what they hold.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
     "looks_like_numactl",
     "parse_lscpu",
     "parse_numactl",
+    "spans",
 ]
 
 MAX_NODES: Final = 1_024
@@ -35,6 +37,17 @@ MAX_NODES: Final = 1_024
 
 _LSCPU: Final = re.compile(r"NUMA node\(s\):\"?,?\s|NUMA node[0-9]{1,4} CPU\(s\):")
 _LSCPU_NODE: Final = re.compile(r"NUMA node([0-9]{1,4}) CPU\(s\):?")
+_PROCESSORS: Final = r"(?:CPU|[Pp]rocesseur|[Пп]роцессор)"
+_TRANSLATED: Final = re.compile(
+    rf"^[ \t]{{0,8}}(?=[^:：\n]{{0,60}}{_PROCESSORS})(?=[^:：\n]{{0,60}}NUMA)"
+    r"[^0-9:：\n]{4,40}([0-9]{1,4})[^0-9:：\n]{0,40}[:：][ \t]{0,80}"
+    r"([0-9]{1,6}(?:[-,][0-9]{1,6}){0,2000}|-?)[ \t\r]{0,80}$",
+    re.M,
+)
+_TABLE: Final = re.compile(
+    r"^[ \t]{0,8}(?:# )?CPU(?:[ \t]{1,8}[A-Z0-9a-z:]{1,24}|,[A-Za-z0-9]{0,12}){1,20}[ \t\r]{0,8}$",
+    re.M,
+)
 _CPU_LIST: Final = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*|-?")
 _NUMACTL: Final = re.compile(
     r"^[ \t]{0,8}(?:available: [0-9]{1,4} nodes|node [0-9]{1,4} cpus:)", re.M
@@ -46,7 +59,11 @@ _SIZE: Final = re.compile(r"\s{0,8}([0-9]{1,12}) MB\s*")
 
 def looks_like_lscpu(text: str) -> bool:
     """Whether a text is of ``lscpu``, in words or as JSON."""
-    return _LSCPU.search(text) is not None
+    return (
+        _LSCPU.search(text) is not None
+        or _TRANSLATED.search(text) is not None
+        or bool(_by_table(text))
+    )
 
 
 def looks_like_numactl(text: str) -> bool:
@@ -62,7 +79,9 @@ def parse_lscpu(text: str, *, file: str) -> Topology:
     FormatError
         When it lists no NUMA node.
     """
-    nodes: dict[int, str] = {}
+    nodes = _by_table(text)
+    if not nodes:
+        nodes = {int(m[1]): m[2].strip("-") for m in _TRANSLATED.finditer(text)}
     total = None
     for number, (key, value) in enumerate(_entries(text), 1):
         if found := _LSCPU_NODE.fullmatch(key):
@@ -83,6 +102,33 @@ def parse_lscpu(text: str, *, file: str) -> Topology:
         )
     add_sockets(builder, [MemoryNode(number=n, cpu_list=nodes[n]) for n in sorted(nodes)])
     return builder.build()
+
+
+def _by_table(text: str) -> dict[int, str]:
+    """Processors of each memory node, as ``lscpu -e`` and ``-p`` list them a line each."""
+    header = _TABLE.search(text)
+    if header is None:
+        return {}
+    comma = "," in header[0]
+    names = [w.lower() for w in _cells(header[0].replace("#", ""), comma=comma)]
+    if "node" not in names or "core" not in names:
+        return {}
+    place = names.index("node")
+    processors: dict[int, list[int]] = {}
+    for line in text[header.end() :].split("\n", MAX_LINES)[1:MAX_LINES]:
+        cells = _cells(line, comma=comma)
+        if len(cells) <= place or not all(_is_number(cells[k]) for k in (0, place)):
+            break
+        processors.setdefault(int(cells[place]), []).append(int(cells[0]))
+    return {node: spans(found) for node, found in processors.items()}
+
+
+def _cells(line: str, *, comma: bool) -> list[str]:
+    return [c.strip() for c in line.split(",")] if comma else line.split()
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and len(word) < 7
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
@@ -149,19 +195,28 @@ def parse_numactl(text: str, *, file: str) -> Topology:
 def _ranges(text: str, where: Where) -> str:
     """``0 1 2 8`` as ``0-2,8``."""
     words = text.split()
-    if not all(w.isascii() and w.isdecimal() and len(w) < 7 for w in words):
+    if not all(map(_is_number, words)):
         raise FormatError(
             "processors are not a list of numbers",
             where=where,
             remedy="give the output of numactl -H as it was printed",
         )
-    spans: list[list[int]] = []
-    for cpu in sorted({int(w) for w in words}):
-        if spans and cpu == spans[-1][1] + 1:
-            spans[-1][1] = cpu
+    return spans(int(w) for w in words)
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """``0-2,8`` of 0 1 2 8.
+
+    >>> spans([8, 2, 1, 0])
+    '0-2,8'
+    """
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
         else:
-            spans.append([cpu, cpu])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+            found.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
 
 
 def _check(nodes: Iterable[int], *, file: str, what: str) -> None:
