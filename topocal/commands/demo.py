@@ -43,8 +43,10 @@ def demo(
     if as_json:
         document = _document(story)
         print_json(document if found is None else document | {"live": _live_document(found)})
-    elif found is not None:
+        return
+    if found is not None:
         _print_live(found)
+    _invite()
 
 
 def _live(*, quiet: bool) -> Live:
@@ -157,7 +159,13 @@ def _print(story: Story) -> None:
     out.print("[bold]5. What no model of shared links explains[/bold]")
     for line in story.verdicts:
         out.print(safe(line))
-    out.print(
+
+
+def _invite() -> None:
+    """The last word, whatever came before it."""
+    from topocal.console import console
+
+    console().print(
         "\n[bold]Now yours[/bold]: two pastes are enough.\n"
         "  topocal explain topo.txt p2p.txt --html answer.html"
     )
