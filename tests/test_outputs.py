@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from topocal import cli
 
-COMMANDS: dict[str, Any] = dict(getattr(get_command(cli.app), "commands"))  # noqa: B009  # typer's type lacks it
+COMMANDS: dict[str, Any] = dict(getattr(get_command(cli.command_line()), "commands"))  # noqa: B009  # typer's type lacks it
 
 Run = Callable[..., tuple[int, str, str]]
 

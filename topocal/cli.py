@@ -1,24 +1,30 @@
 """The ``topocal`` command: its verbs, and what every one of them does with errors.
 
-Exit status: 0 done, 1 the answer is "no", 2 bad input (one line on standard
-error), 130 interrupted.
+Exit status: 0 done, 1 the answer is "no", 2 bad input (one line on standard error), 130
+interrupted.  A reader that leaves (``| head``) is no error: 0, and nothing is said.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TextIO
 
 import typer
 
+from topocal.console import tell
 from topocal.help_pages import Command, Group
 from topocal.topo.errors import TopocalError
 
 __all__ = ["VERBS", "command_line", "main"]
+
+_LEAST_WIDTH: Final = 20
+"""Characters."""
 
 VERBS: Final = (
     "discover",
@@ -90,14 +96,44 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # Closed by the caller: `topocal … >&-`.
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            # A character that the encoding lacks, as in `LANG=C`, becomes a question mark.
+            stream.reconfigure(errors="replace")
+    _check_width()
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # As topocal.__main__ left it.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         status = _status()
     except (KeyboardInterrupt, typer.Abort):
         status = 130
-        typer.echo("topocal: interrupted", err=True)
+        tell("topocal: interrupted")
+    for stream in (sys.stdout, sys.stderr):
+        _let_go(stream)
     sys.exit(status)
+
+
+def _check_width() -> None:
+    """A terminal is as wide as it says, but for widths in which nothing can be written."""
+    said = os.environ.get("COLUMNS", "")
+    if said and not (said.isascii() and said.isdecimal() and int(said[:6]) > 0):
+        del os.environ["COLUMNS"]
+    elif said and int(said[:6]) < _LEAST_WIDTH:
+        os.environ["COLUMNS"] = str(_LEAST_WIDTH)
+
+
+def _let_go(stream: TextIO) -> None:
+    """What cannot be written is not tried again by Python's own end, which has another status."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        _silence(stream)
+
+
+def _silence(stream: TextIO) -> None:
+    """Whatever is still written there goes nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _status() -> int:
@@ -115,19 +151,19 @@ def _status() -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except TopocalError as error:
-        typer.echo(f"topocal: {error}", err=True)
+        tell(f"topocal: {error}")
         return 2
     except _UsageError as error:
         return _tell_usage(error)
     except BrokenPipeError:
         # The reader of our output has gone (`topocal … | head`); that is not an error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence(sys.stdout)
         return 0
     except OSError as error:
         # Files have errors of their own; what is left is the output: a full disk.
         what = f"{error.filename or 'standard output'}: {error.strerror}".lower()
-        typer.echo(f"topocal: {what}; make room, or choose another place", err=True)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        tell(f"topocal: {what}; make room, or choose another place")
+        _silence(sys.stdout)
         return 2
 
 
@@ -136,8 +172,8 @@ def _tell_usage(error: Any) -> int:
     context = getattr(error, "ctx", None)
     words = error.format_message().strip()
     if "\n" in words:
-        typer.echo(words, err=True)
+        tell(words)
     elif words:  # Without any argument, typer has printed the help itself.
         command = "topocal" if context is None else context.command_path
-        typer.echo(f"{command}: {words.rstrip('.')}; see {command} --help", err=True)
+        tell(f"{command}: {words.rstrip('.')}; see {command} --help")
     return int(error.exit_code)

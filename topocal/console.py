@@ -5,6 +5,7 @@ Rich decides on colour: none when the output is not a terminal or ``NO_COLOR`` i
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "print_json", "safe"]
+__all__ = ["console", "print_file", "print_json", "safe", "tell"]
 
 _WIDTH_WHEN_PIPED = 120
 
@@ -43,6 +44,19 @@ def safe(text: object) -> str:
     return escape(printable(text))
 
 
+def tell(text: str) -> None:
+    """A line on standard error, if there is somebody to read it.
+
+    Where there is nobody (a pipe whose reader has gone, a full disk) the exit status still says
+    how it went.
+    """
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors="replace")
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+
 def print_json(document: dict[str, Any]) -> None:
     """One JSON document on standard output, with its digest where it names a format of ours."""
     import msgspec
@@ -50,4 +64,15 @@ def print_json(document: dict[str, Any]) -> None:
     from topocal.topo.digest import with_digest
 
     content = msgspec.json.encode(with_digest(document))
-    sys.stdout.write(msgspec.json.format(content, indent=2).decode() + "\n")
+    print_file(msgspec.json.format(content, indent=2) + b"\n")
+
+
+def print_file(content: bytes) -> None:
+    """A file on standard output as it would be on disk, whatever the terminal's encoding."""
+    sys.stdout.flush()
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:  # A stream of text alone, as tests and notebooks put there.
+        sys.stdout.write(content.decode())
+    else:
+        buffer.write(content)
+        buffer.flush()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from topocal.console import tell
+
 if TYPE_CHECKING:
     from topocal.measure.coordinator import Settings
     from topocal.topo.errors import MeasurementError
@@ -136,5 +138,5 @@ def explained(journal: Path) -> Iterator[None]:
     except KeyboardInterrupt as stop:
         _restore_terminal()
         kept = f"; what was measured is in {journal}, go on with --resume"
-        typer.echo(f"topocal: interrupted{kept if journal.exists() else ''}", err=True)
+        tell(f"topocal: interrupted{kept if journal.exists() else ''}")
         raise typer.Exit(130) from stop

@@ -56,9 +56,9 @@ def check_outputs(
             where=Where(file=str(first)),
             remedy="name it after its format",
         )
-    wanted = [(path, os.path.realpath(path)) for path in several if path is not None]
+    wanted = [(path, _place(path)) for path in several if path is not None]
     # A name of a machine, such as b70, is no file, and a file of that name may be made.
-    read = {os.path.realpath(one) for one in inputs if one is not None and os.path.lexists(one)}
+    read = {_place(one) for one in inputs if one is not None and os.path.lexists(one)}
     for k, (path, place) in enumerate(wanted):
         twice = place in [other for _, other in wanted[:k]]
         if twice or place in read:
@@ -69,3 +69,13 @@ def check_outputs(
             )
     for path, _ in wanted if writes else ():
         require_writable(path)
+
+
+def _place(path: str | Path) -> str:
+    """Where a file really lies; in a folder that has been deleted, what it is called."""
+    import os
+
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return str(path)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-import typer
+from topocal.console import tell
 
 if TYPE_CHECKING:
     from topocal.measure.places import Place
@@ -113,7 +113,7 @@ def _leave(place: Place, error: Exception, journal: Path | None) -> NoReturn:
     is_own = not getattr(error, "others_fault", False)
     # Of a complaint that all ranks have, one line will do.
     if place.rank == 0 or is_own or (place.rank == 1 and not isinstance(error, DismissedError)):
-        typer.echo(f"topocal: {error}", err=True)
+        tell(f"topocal: {error}")
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(2)

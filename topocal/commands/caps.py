@@ -64,10 +64,8 @@ def caps(
 
     topocal caps caps.json --digest sha256:9866cbb3
     """
-    import sys
-
     from topocal.caps_source import conditions_of, find_caps
-    from topocal.console import console, safe
+    from topocal.console import console, print_file, safe
     from topocal.outputs import check_outputs
     from topocal.solve.caps_document import caps_digest, encode_caps, write_caps
 
@@ -77,7 +75,7 @@ def caps(
     if output is not None:
         write_caps(found, output)
     if as_json:
-        sys.stdout.write(encode_caps(found).decode())
+        print_file(encode_caps(found))
         return
     out = console()
     for sentence in _sentences(found):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +49,7 @@ def export(
 
     topocal export dgx-h100 --as dot | dot -Tsvg -o machine.svg
     """
-    from topocal.console import console, print_json, safe
+    from topocal.console import console, print_file, print_json, safe, tell
     from topocal.exporting import export as write
     from topocal.exporting import find_source
     from topocal.outputs import check_outputs
@@ -79,9 +78,9 @@ def export(
         return
     if output is None:
         # Only the file: it may be piped into the program that reads it.
-        sys.stdout.write(content.decode())
+        print_file(content)
         for note in made.notes:
-            typer.echo(f"note: {printable(note)}", err=True)
+            tell(f"note: {printable(note)}")
         return
     out = console()
     for note in made.notes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.console import tell
 from topocal.options import refuse_idle
 
 if TYPE_CHECKING:
@@ -194,5 +195,5 @@ def _tell(shape: Shape, rank: int, status: int) -> int:
 
     by = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with {status}"
     name = printable(shape.blueprint.endpoints[rank])
-    typer.echo(f"topocal: rank {rank} ({name}) {by}; the others were ended", err=True)
+    tell(f"topocal: rank {rank} ({name}) {by}; the others were ended")
     return _SIGNALLED - status if status < 0 else status

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +32,7 @@ def schema(
 
     topocal schema
     """
-    from topocal.console import console, print_json, safe
+    from topocal.console import console, print_file, print_json, safe
     from topocal.outputs import check_outputs
     from topocal.schemas.generate import NAMES, encode_schema, schema_of
     from topocal.topo.errors import InputError
@@ -52,7 +51,7 @@ def schema(
         return
     content = encode_schema(name)
     if output is None:
-        sys.stdout.write(content.decode())
+        print_file(content)
         return
     write_atomically(output, content)
     if as_json:
