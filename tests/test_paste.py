@@ -43,6 +43,9 @@ DRESSED = {
     "quoted": lambda t: before(t, "> "),
     "quoted twice": lambda t: before(t, ">> "),
     "numbered by an editor": lambda t: numbered(t, "{:>4}\t"),
+    "numbered between the lines": lambda t: "\n".join(
+        f"{k}\n{line}" for k, line in enumerate(t.split("\n"), start=1)
+    ),
     "numbered with colons": lambda t: numbered(t, "{}: "),
     "numbered with bars": lambda t: numbered(t, "{:>3} | "),
     "mpirun --tag-output": lambda t: before(t, "[1,0]<stdout>:"),

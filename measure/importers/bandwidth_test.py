@@ -17,6 +17,7 @@ from typing import Final
 from topocal.measure.importers.figures import alone, is_rate, to_number
 from topocal.measure.importers.imported import Draft, Imported, Reading
 from topocal.measure.importers.importer import Importer
+from topocal.measure.importers.visible_devices import VisibleDevices
 from topocal.measure.samples import Sample
 from topocal.topo.readers.paste import plain_lines
 from topocal.topo.units import rate_unit_Bps
@@ -57,18 +58,21 @@ def parse_bandwidth_test(text: str, *, file: str) -> Imported:
     """
     draft = Draft(kind="bandwidth-test", title=TITLE, file=file)
     collected: dict[tuple[str, str, str], list[Sample]] = {}
-    local: list[Reading] = []
+    local: dict[int, list[Reading]] = {}
     run, devices, way, memory, unit = 1, list[str](), ("", ""), "pinned", ""
     seen: set[tuple[str, str]] = set()
-    several = False
+    several = others = False
+    visible = VisibleDevices()
     for line_number, line in enumerate(plain_lines(text), start=1):
+        if visible.read(line):
+            continue
         if _BANNER.search(line):
             if seen:
                 run, devices, seen = run + 1, [], set()
         elif device := _DEVICE.match(line):
-            name = f"gpu{int(device[1])}"
+            name, model = f"gpu{int(visible.of(device[1]))}", device[2].strip()
             devices.append(name)
-            draft.devices.setdefault(name, {"model": device[2].strip()})
+            others |= draft.devices.setdefault(name, {"model": model})["model"] != model
         elif section := _SECTION.match(line):
             way, unit = (section[1], section[2]), ""
             several = int(section[3] or "1") > 1
@@ -81,7 +85,7 @@ def parse_bandwidth_test(text: str, *, file: str) -> Imported:
             unit = header[1]
         elif row := _CSV.fullmatch(line):
             way, memory = _WAYS[row[1]], {"Pinned": "pinned", "Paged": "pageable"}[row[2]]
-            _add(draft, collected, local, (str(run), memory), way, devices,
+            _add(draft, collected, local.setdefault(run, []), (str(run), memory), way, devices,
                  (row[5], row[3]), row[4], line_number)  # fmt: skip
         elif unit and way != ("", "") and line.strip():
             words = line.split()
@@ -93,7 +97,7 @@ def parse_bandwidth_test(text: str, *, file: str) -> Imported:
                     "is no throughput: it is left out"
                 )
             else:
-                _add(draft, collected, local, (str(run), memory), way, devices,
+                _add(draft, collected, local.setdefault(run, []), (str(run), memory), way, devices,
                      words, unit, line_number)  # fmt: skip
     for (run_of, memory_of, label), samples in collected.items():
         draft.add(
@@ -101,7 +105,18 @@ def parse_bandwidth_test(text: str, *, file: str) -> Imported:
             samples,
             conditions={"run": run_of, "memory": memory_of, "direction": "one way"},
         )
-    draft.add("inside one GPU", readings=local, default=False)
+    for run_of_local, readings in local.items():
+        draft.add(
+            "inside one GPU",
+            readings=readings,
+            conditions={"run": str(run_of_local)},
+            default=False,
+        )
+    if others:
+        draft.note(
+            "the runs are of different GPUs that have the same number: give each machine, or each "
+            "CUDA_VISIBLE_DEVICES, its own file"
+        )
     draft.prefer_one_run()
     return draft.done()
 

@@ -24,6 +24,7 @@ Importers may add others (a column of a table becomes a condition under its own 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -36,6 +37,9 @@ from topocal.topo.errors import FormatError, InputError, Where, one_line
 from topocal.topo.flow import Pattern
 
 __all__ = ["Draft", "Group", "Imported", "Latency", "LinkCost", "Reading"]
+
+_HOST_MEMORY: Final = re.compile(r"(?:.*/)?(?:cpu|mem|host)[0-9]*")
+"""What importers call the host's memory, which every GPU of a machine copies to and from."""
 
 MAX_NOTES: Final = 40
 """More than that tells a user nothing; the rest is counted."""
@@ -323,15 +327,22 @@ class Draft:
         self.groups = [replace(g, default=g.default and not unwanted(g)) for g in self.groups]
 
     def prefer_one_run(self) -> None:
-        """Where a text holds several runs, use the one with the most samples, the last of equals.
+        """Where a text holds several runs of the same GPUs, use one.
 
-        Labels of the groups get the run's number.
+        It is the one with the most samples, the last of equals; labels of the groups get the
+        run's number.  Runs that have no endpoint in common but host memory are parts of one
+        measurement and used together.
         """
         runs: dict[str, int] = {}
+        endpoints: dict[str, set[str]] = {}
         for g in self.groups:
             run = g.conditions.get("run", "1")
             runs[run] = runs.get(run, 0) + len(g.measurements.samples) * g.default
-        if len(runs) < 2:
+            endpoints.setdefault(run, set()).update(
+                name for name in g.measurements.endpoints if not _HOST_MEMORY.fullmatch(name)
+            )
+        apart = sum(map(len, endpoints.values())) == len(set().union(*endpoints.values()))
+        if len(runs) < 2 or (apart and all(endpoints.values())):
             self.groups = [
                 replace(g, conditions={k: v for k, v in g.conditions.items() if k != "run"})
                 for g in self.groups
@@ -341,8 +352,8 @@ class Draft:
         self.groups = [
             replace(
                 g,
-                label=f"run {g.conditions['run']}: {g.label}",
-                default=g.default and g.conditions["run"] == best,
+                label=f"run {g.conditions.get('run', '1')}: {g.label}",
+                default=g.default and g.conditions.get("run", "1") == best,
             )
             for g in self.groups
         ]

@@ -32,7 +32,7 @@ from topocal.topo.readers.pci import normal_bus_id
 
 __all__ = ["NVBANDWIDTH", "looks_like_nvbandwidth", "parse_nvbandwidth"]
 
-_RUNNING: Final = re.compile(r"\s{0,8}Running ([a-z][a-z0-9_]{2,80})\.?\s*")
+_RUNNING: Final = re.compile(r"\s{0,8}Running (?:benchmark )?([a-z][a-z0-9_]{2,80})\.?\s*")
 _VERSION: Final = re.compile(r"\s{0,8}nvbandwidth Version:", re.IGNORECASE)
 _DEVICE: Final = re.compile(
     r"\s{0,8}(?:Device )?([0-9]{1,4}): ([^():]{1,100}?)\s{0,4}"
@@ -42,12 +42,14 @@ _PROCESS: Final = re.compile(
     r"\s{0,8}Process ([0-9]{1,4}) \(([^()]{1,100})\): device ([0-9]{1,4}): ([^():]{1,100}?)\s{0,4}"
     r"(?:\(([0-9A-Fa-f:.]{5,20})\).{0,200})?"
 )
-_SUM: Final = re.compile(r"\s{0,8}SUM ([a-z][a-z0-9_]{2,80}) [0-9]")
+_SUM: Final = re.compile(r"\s{0,8}SUM ([a-z][a-z0-9_]{2,80}?)(?:_(?:read|write)[12]|_total)? [0-9]")
+_COMMAND: Final = re.compile(r"nvbandwidth\b.{0,200}?\s-t ?([a-z][a-z0-9_]{2,80})(?=\s|$)")
 _WAIVED: Final = re.compile(r"\s{0,8}Waiv(?:ing|ed) ([a-z][a-z0-9_]{2,80})\.?\s*")
 _WRONG_DATA: Final = re.compile(r"Invalid value when checking the pattern")
 _CUT: Final = re.compile(r"\[\s{0,2}(?:\.{3}|\u2026)\s{0,2}\]")
 _TEXT: Final = re.compile(
-    r"^\s{0,8}Running [a-z0-9_]{3,80}_(?:ce|sm|latency|copy)\b|^\s{0,8}nvbandwidth Version:"
+    r"^\s{0,8}Running (?:benchmark )?[a-z0-9_]{3,80}_(?:ce|sm|latency|copy)\b"
+    r"|^\s{0,8}nvbandwidth Version:"
     r"|^\s{0,8}SUM [a-z0-9_]{3,80}_(?:ce|sm|latency|copy)\b"
     r"|^\s{0,8}Waiving [a-z0-9_]{3,80}_(?:ce|sm|latency|copy)\b"
     r"|memcpy (?:CE|SM) [CGA][A-Za-z ]{2,12}(?:\((?:row|column)\))? <?->? ",
@@ -151,8 +153,9 @@ class _Output:
 
 def _from_text(output: _Output, text: str) -> None:
     draft, lines = output.draft, plain_lines(text)
-    test, title, at = "", "", 0
+    test, title, asked, at = "", "", "", 0
     unnamed: list[Table] = []
+    summed: list[str] = []
     while at < len(lines):
         line = lines[at]
         at += 1
@@ -169,6 +172,7 @@ def _from_text(output: _Output, text: str) -> None:
             _limit(draft, output.runs)
             output.runs[-1].setdefault(test, [])
         elif total := _SUM.match(line):
+            summed.append(total[1])
             _place(output, unnamed, total[1])
         elif _VERSION.match(line):
             _place(output, unnamed, "")
@@ -176,7 +180,7 @@ def _from_text(output: _Output, text: str) -> None:
             if output.runs[-1]:
                 output.runs.append({})
         elif (test or title) and header_names(line) is not None:
-            kind = "CPU" if (rows_are_host(test) if test else "CPU(row)" in title) else None
+            kind = "CPU" if (rows_are_host(test) if test else "CPU(row" in title) else None
             found = read_matrix(lines, at - 1, file=draft.file, row_kind=kind)
             assert found is not None
             matrix, end = found
@@ -204,17 +208,25 @@ def _from_text(output: _Output, text: str) -> None:
                 "find out why copies go wrong (driver, PCIe access control, IOMMU) before timing "
                 "them",
             )
+        elif command := _COMMAND.search(line):
+            asked = command[1]
         elif output.device(line):
             pass
         elif line.strip() and "bandwidth" in line.lower():
             title = line
-    _place(output, unnamed, "")
+    _place(output, unnamed, asked)
+    if summed and not any(tables for tests in output.runs for tables in tests.values()):
+        output.trouble(
+            "it has the sums of tests and not their tables: a sum adds up cells and is no rate of "
+            "anything",
+            "give the whole output of the tool",
+        )
 
 
 def _place(output: _Output, unnamed: list[Table], name: str) -> None:
     """Give tables above which no test was named to the one that their sum or title names."""
     for table in unnamed:
-        fits = bool(name) and rows_are_host(name) == ("CPU(row)" in table.title)
+        fits = bool(name) and rows_are_host(name) == ("CPU(row" in table.title)
         test = name if fits else named_by_title(table.title)
         if test:
             output.runs[-1].setdefault(test, []).append(table)

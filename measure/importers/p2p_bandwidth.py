@@ -166,9 +166,9 @@ def parse_p2p_bandwidth(text: str, *, file: str) -> Imported:
             "table's title says"
         )
     _note_slower_peers(draft)
-    if not _runs_are_of_different_gpus(draft):
+    draft.prefer_one_run()
+    if any("run" in g.conditions for g in draft.groups):
         _note_other_gpus(draft, state)
-        draft.prefer_one_run()
     _prefer_peer_access(draft)
     return draft.done()
 
@@ -241,15 +241,6 @@ def _add_latencies(
         ]
         draft.add(label, latencies=latencies, conditions=conditions, default=not by_cpu)
     return at
-
-
-def _runs_are_of_different_gpus(draft: Draft) -> bool:
-    """Whether there are several runs and no GPU is in two of them."""
-    endpoints: dict[str, set[str]] = {}
-    for g in draft.groups:
-        endpoints.setdefault(g.conditions["run"], set()).update(g.measurements.endpoints)
-    all_of_them = set().union(*endpoints.values())
-    return len(endpoints) > 1 and len(all_of_them) == sum(map(len, endpoints.values()))
 
 
 def _note_other_gpus(draft: Draft, state: _State) -> None:

@@ -8,6 +8,8 @@ What is taken off, in this order, and nothing else:
 * what stands before *every* line: line numbers that count up, a rank or a host and a colon
   (srun, pdsh), a time of day (container logs), the mark of a comment.
 
+Numbers that a web page has put on lines of their own between the lines are blanked.
+
 Lines are never joined, split or left out, so that their numbers stay those of the file.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 __all__ = ["MAX_LINES", "plain_lines", "undress"]
@@ -24,6 +27,8 @@ MAX_LINES: Final = 200_000
 
 _FEWEST: Final = 4
 """Lines from which on something before every one of them is no coincidence."""
+
+_MOST_DIGITS: Final = 6
 
 _MOST_SHARED: Final = 6
 """Prefixes of different kinds that may stand before each other."""
@@ -73,7 +78,32 @@ def _bare(text: str) -> list[str]:
         if shorter is None:
             break
         lines = [_by_itself(line) for line in shorter]
+    for k in _numbers_between(lines):
+        lines[k] = ""
     return lines
+
+
+def _numbers_between(lines: Sequence[str]) -> list[int]:
+    """Lines that hold a line's number alone, each above the line it is of."""
+    found: list[int] = []
+    run: list[int] = []
+    last = 0
+    for k, line in enumerate(lines):
+        word = line.strip()
+        if not (word.isascii() and word.isdecimal() and len(word) <= _MOST_DIGITS):
+            continue
+        if run and (int(word) != last + 1 or k - run[-1] > 2):
+            found += _if_long(run)
+            run = []
+        run.append(k)
+        last = int(word)
+    return found + _if_long(run)
+
+
+def _if_long(run: list[int]) -> list[int]:
+    """The lines, where that many in a row are no coincidence."""
+    apart = sum(b - a > 1 for a, b in pairwise(run))
+    return run if apart + 1 >= _FEWEST else []
 
 
 def _by_itself(line: str) -> str:
