@@ -378,7 +378,7 @@ def test_pages_compare(
     text = page.read_text()
     assert text.count("<svg") == 2
     assert "3 s before" in text
-    assert "<th>before</th>" in text
+    assert '<th scope="col">before</th>' in text
     assert "http-equiv" not in text
     assert "src=" not in text
     check_drawing(drawing.read_text())

@@ -145,7 +145,10 @@ def test_a_numpydoc_docstring_becomes_markdown() -> None:
         Parameters
         ----------
         size
-            Of ``it``.
+            Of ``it``,
+            in bytes.
+        start
+            Of all.
         """
 
     assert list(REFERENCE.docstring(example)) == [
@@ -158,9 +161,12 @@ def test_a_numpydoc_docstring_becomes_markdown() -> None:
         "",
         "**Parameters**",
         "",
-        "- `size`",
+        "`size`",
+        ":   Of `it`,",
+        "    in bytes.",
         "",
-        "    Of `it`.",
+        "`start`",
+        ":   Of all.",
     ]
 
 

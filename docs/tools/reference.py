@@ -12,6 +12,7 @@ import dataclasses
 import inspect
 import re
 import sys
+import textwrap
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ __all__ = ["PAGES", "commands_page", "machine_picture", "python_page"]
 
 DOCS = Path(__file__).parents[1]
 
+_WIDE = 78
+"""Columns of a signature: a code block holds so many."""
 _ROLE = re.compile(r":\w+(?::\w+)?:`~?(?:[\w.]*\.)?(\w+)`")
 
 
@@ -130,7 +133,14 @@ def _object(name: str, found: Any) -> Iterator[str]:
             if inspect.isfunction(one):
                 yield f"- `{name}.{each}{_signature(one)}`: {_first(one)}"
         return
-    yield from ("```text", f"tc.{name}{_signature(found)}", "```", "")
+    shown = textwrap.fill(
+        f"tc.{name}{_signature(found)}",
+        _WIDE,
+        subsequent_indent=" " * len(f"tc.{name}("),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    yield from ("```text", shown, "```", "")
     yield from docstring(found)
     if inspect.isclass(found):
         members = [*_members(found)]
@@ -176,8 +186,9 @@ def _first(found: Any) -> str:
 def docstring(found: Any) -> Iterator[str]:
     """A numpydoc docstring in Markdown."""
     lines = inspect.cleandoc(found.__doc__ or "").splitlines()
-    in_section = in_code = False
+    in_section = in_code = is_named = is_later = False
     for number, line in enumerate(lines):
+        is_blank = number > 0 and not lines[number - 1].strip()
         rule = lines[number + 1] if number + 1 < len(lines) else ""
         if re.fullmatch("-{3,}", line):
             continue
@@ -190,10 +201,16 @@ def docstring(found: Any) -> Iterator[str]:
         elif re.fullmatch("-{3,}", rule) and line.strip():
             yield f"**{line}**"
             yield ""
-            in_section = True
+            in_section, is_named, is_later = True, False, False
         elif in_section and line and not line.startswith(" "):
-            yield f"- `{line}`"
-            yield ""
+            # A definition list, whose items Python-Markdown does not run into each other.
+            if is_later and not is_blank:
+                yield ""
+            yield f"`{line}`"
+            is_named = is_later = True
+        elif is_named and line.strip():
+            yield f":   {_inline(line.strip())}"
+            is_named = False
         else:
             yield _inline(line.removesuffix("::") + ":" if line.endswith("::") else line)
     if in_code:
