@@ -48,14 +48,14 @@ def _more_files() -> None:
     Path("sys/devices/system/node").mkdir(parents=True, exist_ok=True)
 
 
-@pytest.mark.parametrize("columns", ["20", "1", "0", "wide", "", "9999"])
+@pytest.mark.parametrize("columns", ["20", "0", "wide"])
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_a_terminal_of_any_width(
     verb: str, columns: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _more_files()
     monkeypatch.setenv("COLUMNS", columns)
-    for line in (GOOD[verb], "--help") if columns in ("20", "1") else (GOOD[verb],):
+    for line in (GOOD[verb], "--help") if columns == "20" else (GOOD[verb],):
         status, out, err = run(verb, *line.split())
         assert status == 0
         assert all(note.startswith("note: ") for note in err.splitlines())

@@ -19,14 +19,14 @@ from topocal.inputs import refuse_repeats
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Command", "Group", "split_examples"]
+__all__ = ["FIRST_STEPS", "Command", "Group", "split_examples"]
 
 _COMMAND_LINE = re.compile(r"(?:[\w. -]+\| *)?(?:topocal|torchrun|srun)\b")
 
 _VALUES = {"path": "FILE", "int": "N", "float": "NUMBER", "str": "NAME"}
 """What an option's value is called, by the type that it becomes."""
 
-_FIRST_STEPS = (
+FIRST_STEPS = (
     "topocal demo",
     "topocal explain topo.txt p2p.txt",
     "topocal predict model.json --fan-in 3:4,5,6,7 --size 256MiB",
@@ -84,7 +84,7 @@ class Group(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
-        _print_examples(_FIRST_STEPS)
+        _print_examples(FIRST_STEPS)
 
 
 def _evened(parameters: Iterable[Any]) -> list[Any]:

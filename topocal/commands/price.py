@@ -58,7 +58,7 @@ def price(
 
     topocal price caps.json flows.csv
 
-    topocal price caps.json plan.json --element-size 2 --group-size 8 --backend nccl
+    topocal price caps.json transfers.json --element-size 2 --group-size 8 --backend nccl
 
     topocal price model.json totals.csv --json
     """

@@ -91,9 +91,9 @@ def simulate(
 
     topocal simulate dgx-h100 flows.csv
 
-    topocal simulate model.json flows.csv --set cross0=2x --svg flows.svg
+    topocal simulate model.json flows.csv --set gpu0.sender.near=2x --svg flows.svg
 
-    topocal simulate topology.json flows.json --remove 'switch0<->socket0' -o finishes.csv
+    topocal simulate dgx-h100 flows.json --remove 'gpu0->nvswitch0' --default 50GB/s -o f.csv
     """
     from topocal.case import find_case
     from topocal.outputs import check_outputs
