@@ -24,6 +24,7 @@ from topocal.measure.importers.pair_table import PAIR_TABLE
 from topocal.measure.importers.perftest import PERFTEST
 from topocal.measure.importers.rate_table import RATE_TABLE
 from topocal.measure.importers.rocm_bandwidth import ROCM_BANDWIDTH
+from topocal.measure.importers.rvs import RVS
 from topocal.measure.importers.shift_rates import SHIFT_RATES
 from topocal.measure.importers.simple_p2p import SIMPLE_P2P
 from topocal.measure.importers.superbench_copy import SUPERBENCH_COPY
@@ -51,6 +52,7 @@ IMPORTERS: tuple[Importer, ...] = (
     IMB,
     PERFTEST,
     MPIGRAPH,
+    RVS,
     SHIFT_RATES,
     RATE_TABLE,
     PAIR_TABLE,
