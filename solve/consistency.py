@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -41,6 +41,9 @@ where nothing else speaks against the pair (:data:`FALSE_ALARM`)."""
 DISAGREEMENT: Final = math.log(1.10)
 """Like pairs disagree when they spread by more than 10 %, twice what the published
 machines' steady pairs do."""
+
+SLOW: Final = 0.75
+"""A card is slow to take in when it reads less than this of its like from every sender."""
 
 RELATIVE_DISAGREEMENT: Final = 5.0
 """…and by more than this many times the median spread of all such groups, so that a
@@ -95,6 +98,11 @@ class LikePairs:
             if abs(math.log(s.throughput_Bps / middle)) > DISAGREEMENT
         ]
 
+    def without(self, receivers: frozenset[str]) -> LikePairs:
+        """The group without the pairs into some endpoints."""
+        kept = tuple(s for s in self.samples if s.pattern.pairs[0][1] not in receivers)
+        return replace(self, samples=kept)
+
     @property
     def text(self) -> str:
         """The group and its figures."""
@@ -140,7 +148,10 @@ def check_consistency(topology: Topology, observations: Sequence[Observation]) -
         When a sample names an endpoint that the topology does not have.
     """
     singles = [o for o in observations if len(o.pattern.flows) == 1]
-    groups = _like_pairs(topology, singles)
+    whole = _like_pairs(topology, singles)
+    # What a slow card takes in is one thing; that its senders' pairs differ by it is no other.
+    slow = _slow_receivers(whole)
+    groups = [less for g in whole if len((less := g.without(slow)).samples) > 1]
     spreads = [g.spread for g in groups]
     usual = float(np.median(spreads)) if spreads else 0.0
     threshold = max(DISAGREEMENT, RELATIVE_DISAGREEMENT * usual)
@@ -185,7 +196,7 @@ def check_consistency(topology: Topology, observations: Sequence[Observation]) -
         left_out=left_out,
         unlike=tuple(
             pair
-            for group in groups
+            for group in whole
             for pair in group.unlike
             if f"{pair[0]}->{pair[1]}" not in left_out
         ),
@@ -215,6 +226,19 @@ def _like_pairs(topology: Topology, pairs: Sequence[Observation]) -> list[LikePa
         for (sender, side, _), members in found.items()
         if len(members) > 1
     ]
+
+
+def _slow_receivers(groups: Sequence[LikePairs]) -> frozenset[str]:
+    """Endpoints that read far slower than their like from every sender."""
+    shares: dict[str, list[float]] = {}
+    for group in groups:
+        rates = {s.pattern.pairs[0][1]: s.throughput_Bps for s in group.samples}
+        for receiver, rate in rates.items():
+            others = [r for name, r in rates.items() if name != receiver]
+            shares.setdefault(receiver, []).append(rate / float(np.median(others)))
+    return frozenset(
+        receiver for receiver, found in shares.items() if len(found) > 1 and max(found) < SLOW
+    )
 
 
 def _noise(groups: Sequence[LikePairs]) -> float:

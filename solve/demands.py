@@ -163,6 +163,8 @@ class Demands:
         numbers, zero or more. ``None``: all alike.
     what
         What is to be explained, for sentences: "53 pairs within 5 %".
+    sizes
+        Bytes of each scenario, for sentences; empty where unknown.
     """
 
     scenarios: tuple[str, ...]
@@ -174,6 +176,7 @@ class Demands:
     engines: Engines | None = None
     oddity: Ints | None = None
     what: str = "all figures"
+    sizes: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         s, r = len(self.scenarios), len(self.resources)
@@ -256,6 +259,7 @@ def demands(
         engines=engines,
         oddity=columns.oddity,
         what=_what(figures, extremes),
+        sizes=tuple(p.total_bytes for p in patterns),
     )
 
 

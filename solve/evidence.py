@@ -8,18 +8,21 @@ the number of comparisons (:func:`margin`), so that a clean machine is told noth
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from statistics import median
 from typing import Final
 
 from scipy.special import ndtri
 
 from topocal.measure.patterns import PatternKind, kind_of
 from topocal.solve.certificate import ALLOWANCE, least_throughput_Bps
+from topocal.solve.words import is_host, pattern_in_words
 from topocal.topo.errors import InputError
 from topocal.topo.flow import Pattern
+from topocal.topo.resource import NodeKind
 from topocal.topo.topology import Topology, natural_key
 from topocal.topo.units import format_rate
 
@@ -35,11 +38,12 @@ __all__ = [
     "Shown",
     "listed",
     "margin",
+    "span",
 ]
 
 FALSE_ALARM: Final = 1e-5
 """Chance that noise alone makes one kind of finding on a machine, all comparisons together:
-eleven kinds on a thousand machines then still say nothing false nine times in ten."""
+a dozen kinds on a thousand machines then still say nothing false nine times in ten."""
 
 NOISE_FLOOR: Final = 0.005
 """Relative noise of a figure at least: medians of ten repeats on the published machines
@@ -77,6 +81,13 @@ class FindingKind(StrEnum):
     TIME_SHARED = "time-shared"
     DUPLEX_LOSS = "duplex loss"
     FADING = "fading"
+    SHARED = "shared"
+    ONE_SIDED = "one direction gives way"
+    SETTINGS = "settings differ"
+    NO_PEER = "no peer access"
+    COLLECTIVES = "collectives"
+    COSTS = "costs"
+    NO_FABRIC = "no fabric"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +139,7 @@ class Concurrent:
     @property
     def shown(self) -> Shown:
         """The figure with its name."""
-        return Shown(name=self.pattern.name, rate_Bps=self.throughput_Bps)
+        return Shown(name=pattern_in_words(self.pattern), rate_Bps=self.throughput_Bps)
 
     @property
     def is_even(self) -> bool:
@@ -163,8 +174,8 @@ class Judged:
 
     @property
     def name(self) -> str:
-        """The pattern's notation."""
-        return self.figure.pattern.name
+        """The pattern, in its notation where that is short."""
+        return pattern_in_words(self.figure.pattern)
 
     @property
     def pairs(self) -> list[Pair]:
@@ -198,6 +209,8 @@ class Evidence:
         Fitted capacity by resource id, of those that some sample pins.
     noise
         Relative standard deviation of one figure.
+    no_peer
+        Pairs of which a tool said that they have no peer access.
 
     Raises
     ------
@@ -212,6 +225,7 @@ class Evidence:
     concurrent: tuple[Concurrent, ...] = ()
     fitted_Bps: Mapping[str, float] = field(default_factory=dict)
     noise: float = NOISE_FLOOR
+    no_peer: frozenset[Pair] = frozenset()
 
     def __post_init__(self) -> None:
         names = {n for pair in self.pair_rates_Bps for n in pair}
@@ -282,9 +296,27 @@ class Evidence:
         place = {name: k for k, name in enumerate(ends)}
         return frozenset((a, b) for a, b in pairs if staged[place[a], place[b]])
 
+    @cached_property
+    def is_both_ways(self) -> bool:
+        """Whether the rates of pairs are halves of what both ways at once pass."""
+        return not self.pair_rates_Bps and bool(self.rates)
+
     def shown(self, pair: Pair) -> Shown:
-        """The figure of a pair."""
+        """The figure of a pair, as it was measured."""
+        if self.is_both_ways:
+            return Shown(name=f"{pair[0]}<->{pair[1]}", rate_Bps=2 * self.rates[pair])
         return Shown(name=f"{pair[0]}->{pair[1]}", rate_Bps=self.rates[pair])
+
+    def span(self, rates: Sequence[float]) -> str:
+        """Rates of pairs from the least to the greatest, as they were measured."""
+        if self.is_both_ways:
+            return f"{span([2 * rate for rate in rates])} both ways"
+        return span(rates)
+
+    def is_host(self, end: str) -> bool:
+        """Whether an endpoint is the host's memory."""
+        kind = self.topology.graph.nodes[end]["kind"]
+        return kind in (NodeKind.CPU, NodeKind.MEMORY) or is_host(end)
 
     def margin(self, comparisons: int, figures: int = 2) -> float:
         """:func:`margin` at this noise."""
@@ -312,6 +344,20 @@ def margin(noise: float, comparisons: int, figures: int = 2) -> float:
     """
     quantile = -float(ndtri(FALSE_ALARM / (2 * max(1, comparisons))))
     return quantile * max(noise, NOISE_FLOOR) * math.sqrt(figures)
+
+
+def span(rates: Sequence[float]) -> str:
+    """Smallest to largest, or the one figure where they agree within a per cent.
+
+    >>> span([26.2e9, 26.2e9]), span([13.2e9, 26.1e9])
+    ('26.2 GB/s', '13.2 to 26.1 GB/s')
+    """
+    low, high = min(rates), max(rates)
+    if high <= 1.01 * low:
+        return format_rate(median(rates))
+    least, most = format_rate(low), format_rate(high)
+    number, _, unit = least.partition(" ")
+    return f"{number if most.endswith(f' {unit}') else least} to {most}"
 
 
 def listed(names: Iterable[str], most: int = 6) -> str:

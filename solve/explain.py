@@ -6,7 +6,8 @@ The explanation is never the estimate: it says what suffices, the fit what is th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,27 +21,44 @@ from topocal.solve.evidence import (
     Evidence,
     Finding,
     FindingKind,
+    Pair,
     Severity,
     Shown,
 )
 from topocal.solve.explanation_columns import explanation_columns
 from topocal.solve.findings import find_all
+from topocal.solve.findings_readings import find_in_readings
+from topocal.solve.findings_sharing import find_shared
+from topocal.solve.findings_topology import find_no_fabric
 from topocal.solve.fit import fit
 from topocal.solve.groups import infer_topology
+from topocal.solve.integer import ProgramStatus
 from topocal.solve.minimum import Minimum, explain_by_fewest
 from topocal.solve.model import Model
 from topocal.solve.observe import observe
+from topocal.solve.overview import blind_spot, overview
 from topocal.solve.rows import Observation
+from topocal.solve.settings import Setting, compare_settings
 from topocal.solve.status import Status
 from topocal.topo.topology import Topology
 
-__all__ = ["CONCURRENT_TOLERANCE", "PAIR_TOLERANCE", "Explanation", "explain", "find"]
+__all__ = [
+    "CONCURRENT_TOLERANCE",
+    "PAIR_TOLERANCE",
+    "Explanation",
+    "explain",
+    "find",
+    "find_in_settings",
+]
 
 PAIR_TOLERANCE: Final = 0.05
 """How far an explanation may be off for a pair: published steady pairs scatter by that much."""
 
 CONCURRENT_TOLERANCE: Final = 0.03
 """The same for several flows at once; they are medians of more bytes."""
+
+LOOSER: Final = (1.0, 2.0)
+"""Where nothing explains the figures within the tolerances, twice as far off is still an answer."""
 
 MATTERS: Final = 0.05
 """Published losses by many flows are 5 %; less is good to know and no more."""
@@ -61,25 +79,37 @@ class Explanation:
         The gravest first.
     fewest
         The fewest resources that reproduce the figures; ``None`` where not tried.
+    overview
+        What was measured, by kind.
+    blind_spot
+        What these figures cannot show, and what would; empty where they can.
     """
 
     model: Model
     findings: tuple[Finding, ...]
     fewest: Minimum | None
+    overview: tuple[str, ...] = ()
+    blind_spot: str = ""
 
 
 def explain(
     measurements: Measurements,
     topology: Topology | None = None,
     *,
+    no_peer: frozenset[Pair] = frozenset(),
+    also: Iterable[Finding] = (),
     time_limit_s: float = 5.0,
 ) -> Explanation:
     """Fit, find, and look for the fewest resources.
 
     Parameters
     ----------
+    no_peer
+        Pairs of which a tool said that they have no peer access.
+    also
+        Further findings, such as of :func:`find_in_settings`.
     time_limit_s
-        Wall seconds for the fewest resources.
+        Wall seconds for the fewest resources; nothing to not look for them.
 
     Raises
     ------
@@ -88,57 +118,126 @@ def explain(
     SolverError
         When an optimiser fails.
     """
-    model, findings = find(measurements, topology)
     machine = infer_topology(measurements) if topology is None else topology
-    # What the fit left out for a reason explains nothing either.
-    observed = observe(measurements, machine).observations
-    seen = [o for o in observed if o.name not in model.left_out]
-    endpoints = measurements.endpoints
+    model, findings, evidence, seen = _found(
+        measurements, topology, machine, no_peer, also, sharing=True
+    )
     fewest = None
-    if len(endpoints) <= MOST_ENDPOINTS and seen:
-        engines = [r for r in model.resources.values() if r.kappa is not None]
-        timed = bool(engines) and RECEIVER not in model.undecided
+    if len(measurements.endpoints) <= MOST_ENDPOINTS and seen and time_limit_s > 0:
+        fewest = _fewest(machine, measurements.endpoints, model, seen, time_limit_s)
+    return Explanation(
+        model=model,
+        findings=findings,
+        fewest=fewest,
+        overview=overview(evidence),
+        blind_spot=blind_spot(evidence),
+    )
+
+
+def _fewest(
+    machine: Topology,
+    endpoints: tuple[str, ...],
+    model: Model,
+    seen: Sequence[Observation],
+    time_limit_s: float,
+) -> Minimum:
+    engines = [r for r in model.resources.values() if r.kappa is not None]
+    timed = bool(engines) and RECEIVER not in model.undecided
+    opposed = any(_is_opposed(o) for o in seen)
+    columns = explanation_columns(machine, endpoints, opposed=opposed)
+    begin = time.perf_counter()
+    fewest = None
+    for looser in LOOSER:
+        left = time_limit_s - (time.perf_counter() - begin)
         figures = [
             Figure(
                 pattern=o.pattern,
                 throughput_Bps=o.throughput_Bps,
-                tolerance=PAIR_TOLERANCE if len(o.pattern.flows) == 1 else CONCURRENT_TOLERANCE,
+                tolerance=looser
+                * (PAIR_TOLERANCE if len(o.pattern.flows) == 1 else CONCURRENT_TOLERANCE),
             )
             for o in seen
         ]
         wanted = demands(
-            explanation_columns(machine, endpoints),
+            columns,
             figures,
             receivers=Receivers.TIME_SHARED if timed else Receivers.CAPACITY,
             kappa=engines[0].kappa or 1.0 if timed else 1.0,
         )
-        fewest = explain_by_fewest(wanted, time_limit_s=time_limit_s)
-    return Explanation(model=model, findings=findings, fewest=fewest)
+        fewest = explain_by_fewest(wanted, time_limit_s=max(left, time_limit_s / 4))
+        if fewest.status is not ProgramStatus.INFEASIBLE:
+            break
+    assert fewest is not None
+    return fewest
+
+
+def _is_opposed(one: Observation) -> bool:
+    """Whether two of its flows run between the same endpoints in opposite directions."""
+    pairs = set(one.pattern.pairs)
+    return any((b, a) in pairs for a, b in pairs)
 
 
 def find(
-    measurements: Measurements, topology: Topology | None = None
+    measurements: Measurements,
+    topology: Topology | None = None,
 ) -> tuple[Model, tuple[Finding, ...]]:
-    """Fit, and find; the gravest first.
+    """Fit, and find what is wrong; the gravest first.
 
     Raises
     ------
     InputError, SolverError
         As :func:`topocal.solve.fit.fit`.
     """
-    model = fit(measurements, topology)
     machine = infer_topology(measurements) if topology is None else topology
+    model, findings, _, _ = _found(measurements, topology, machine, frozenset(), (), sharing=False)
+    return model, findings
+
+
+def find_in_settings(settings: Sequence[Setting], topology: Topology | None) -> list[Finding]:
+    """What all tables of some files say by what changes between them, and what is no sample."""
+    return [*compare_settings(settings), *find_in_readings(settings, topology)]
+
+
+def _found(
+    measurements: Measurements,
+    given: Topology | None,
+    machine: Topology,
+    no_peer: frozenset[Pair],
+    also: Iterable[Finding],
+    *,
+    sharing: bool,
+) -> tuple[Model, tuple[Finding, ...], Evidence, list[Observation]]:
+    """The model, the findings, what they rest on, and what the fit did not leave out."""
+    model = fit(measurements, given)
     observed = observe(measurements, machine).observations
     # What the fit left out is wrong or unstable; what collapsed is what a finding is about.
     fallen = collapsed(observed, model.noise)
     evidence = _evidence(
-        machine, model, [o for o in observed if o.name in fallen or o.name not in model.left_out]
+        machine,
+        model,
+        [o for o in observed if o.name in fallen or o.name not in model.left_out],
+        no_peer,
     )
-    told = conflicts(measurements, model.noise)
-    return model, tuple(find_all(evidence, also=[*_of_the_fit(model), *map(_of_conflict, told)]))
+    shared = find_shared(evidence) if sharing else []
+    more = [
+        *shared,
+        # Groups that were made out of pairs lack what several flows share, and a loss by many
+        # flows would only stand in for it.
+        *(_of_the_fit(model) if given is not None or not shared else ()),
+        *map(_of_conflict, conflicts(measurements, model.noise)),
+        *(find_no_fabric(given) if given is not None else ()),
+        *also,
+    ]
+    seen = [o for o in observed if o.name not in model.left_out]
+    return model, tuple(find_all(evidence, also=more)), evidence, seen
 
 
-def _evidence(machine: Topology, model: Model, seen: Sequence[Observation]) -> Evidence:
+def _evidence(
+    machine: Topology,
+    model: Model,
+    seen: Sequence[Observation],
+    no_peer: frozenset[Pair],
+) -> Evidence:
     several = [o for o in seen if len(o.pattern.flows) > 1]
     return Evidence(
         topology=machine,
@@ -154,6 +253,7 @@ def _evidence(machine: Topology, model: Model, seen: Sequence[Observation]) -> E
             if r.status is Status.PINNED and r.capacity_Bps and r.id in machine.resources
         },
         noise=model.noise,
+        no_peer=no_peer,
     )
 
 

@@ -9,6 +9,7 @@ and the first name in that order stands for it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
+from topocal.solve.words import ranges
 from topocal.topo.errors import InputError, UnknownEndpointError
 from topocal.topo.flow import Pattern
 from topocal.topo.incidence import incidence
@@ -197,13 +199,18 @@ def _sets(
             yield f"both directions of {end}", sends | receives, 1
     for node, members in _enclosures(topology, ends):
         sends, receives = np.isin(source, members), np.isin(destination, members)
-        yield f"inside {node}", sends & receives, 1
+        called = ranges(members) if grouped else node
+        yield f"{'among' if grouped else 'inside'} {called}", sends & receives, 1
         for words, side in (("", everything), (" from afar", far)):
-            yield f"into {node}{words}", ~sends & receives & side, 1
+            yield f"into {called}{words}", ~sends & receives & side, 1
         for words, side in (("", everything), (" to afar", far)):
-            yield f"out of {node}{words}", sends & ~receives & side, 1
+            yield f"out of {called}{words}", sends & ~receives & side, 1
         if opposed:
-            yield f"both directions of {node}", sends ^ receives, 1
+            yield f"both directions of {called}", sends ^ receives, 1
+    if opposed:
+        for a, b in itertools.combinations(ends, 2):
+            mutual = (source == a) & (destination == b) | (source == b) & (destination == a)
+            yield f"both directions between {a} and {b}", mutual, 2
     if each:
         for k, (a, b) in enumerate(all_pairs):
             yield f"pair {a}->{b}", np.arange(len(code)) == k, 3

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from topocal.solve.words import name_in_words
 from topocal.topo.units import format_rate
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ class Faded:
     @property
     def text(self) -> str:
         """Both figures."""
-        return f"{self.name} {format_rate(self.measured_Bps)} for {format_rate(self.without_Bps)}"
+        return (
+            f"{name_in_words(self.name)} passes {format_rate(self.measured_Bps)}, "
+            f"{format_rate(self.without_Bps)} without it"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +108,8 @@ class Fading:
         shown = "; ".join(one.text for one in self.evidence)
         return (
             f"the more flows, the less they get: every further flow {whose} costs "
-            f"{self.loss:.2%} (within {TWO_SIDED * self.error:.2%}; BIC {self.advantage:.0f} "
-            f"better than without), measured with up to {self.most_flows} flows" + f": {shown}"
+            f"{self.loss:.2%} (give or take {TWO_SIDED * self.error:.2%}), measured with up to "
+            f"{self.most_flows} flows: {shown}"
         )
 
 

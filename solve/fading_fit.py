@@ -43,6 +43,10 @@ LARGEST_LOSS: Final = 0.2
 ROUNDS: Final = 4
 """Fits at most of one machine with a loss."""
 
+SURE: Final = 3.0
+"""Of its own errors that a loss is above zero: what BIC favours may still be anything, where
+another resource would do as well."""
+
 SETTLED: Final = 0.25
 """Steps of less than a quarter of its error do not matter."""
 
@@ -166,7 +170,7 @@ def _fitted(
     cost, loss, fit, verdict = best
     advantage = before - cost - price
     at = score(fit, counts, loss, fit.active)
-    if not (advantage > least and loss > 0 and math.isfinite(at.error)):
+    if not (advantage > least and loss > SURE * at.error and math.isfinite(at.error)):
         return None
     sure = math.sqrt(VERY_STRONG + price)
     if not all(loss + p.loss > sure * p.error for p in pooled_scores(fit, counts, loss)):

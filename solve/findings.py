@@ -1,7 +1,8 @@
 """What the figures say about the machine, in plain words, each with its evidence.
 
 Every finder looks for one thing and is a function of the evidence alone; a clean machine,
-noisy as it may be, is told nothing (:mod:`topocal.solve.evidence`).
+noisy as it may be, is told nothing (:mod:`topocal.solve.evidence`).  What transfers share on
+any machine (:mod:`topocal.solve.findings_sharing`) is no fault and stands apart.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from topocal.solve.evidence import Evidence, Finding, Severity
+from topocal.solve.findings_duplex import (
+    find_both_ways_of_all,
+    find_duplex_loss,
+    find_one_sided,
+    find_staged_copies,
+)
+from topocal.solve.findings_levels import find_unlike_pairs
 from topocal.solve.findings_links import find_slow_links
 from topocal.solve.findings_pairs import (
     find_asymmetric_directions,
     find_near_slower_than_far,
     find_stragglers,
-    find_unlike_pairs,
 )
 from topocal.solve.findings_patterns import (
     find_collapses,
     find_contradictions,
-    find_duplex_loss,
     find_fading,
-    find_staged_copies,
     find_time_shared,
 )
 
@@ -36,6 +41,8 @@ FINDERS: Final[tuple[Callable[[Evidence], list[Finding]], ...]] = (
     find_staged_copies,
     find_near_slower_than_far,
     find_time_shared,
+    find_one_sided,
+    find_both_ways_of_all,
     find_unlike_pairs,
     find_asymmetric_directions,
     find_duplex_loss,

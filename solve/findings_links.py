@@ -9,7 +9,7 @@ from topocal.topo.nominal import pcie_Bps
 from topocal.topo.resource import Link, LinkKind
 from topocal.topo.units import format_rate
 
-__all__ = ["find_slow_links"]
+__all__ = ["find_slow_links", "pcie_states"]
 
 FAR_BELOW: Final = 0.6
 """Links in order reach 0.8 to 0.95 of their nominal capacity (published PCIe pairs: 25.3 and
@@ -22,6 +22,29 @@ errors of 2 %."""
 
 ALIKE: Final = 1.02
 """Half the width of one generation passes what the full width of the one before does."""
+
+
+LEAST_REACHED: Final = 0.8
+"""Sound links reach at least so much of what they pass nominally (:data:`FAR_BELOW`)."""
+
+MOST_REACHED: Final = 1.12
+"""And at most so much: tools that count raw bytes, or halve a sum of both directions, read up to
+9 % more than the payload of small packets allows (published: 1.97 GB/s on one lane of 1.8)."""
+
+
+def pcie_states(rate_Bps: float) -> list[str]:
+    """Generations and widths of PCIe links that pass about a rate, the newest first.
+
+    >>> pcie_states(0.82e9)
+    ['generation 3 x1', 'generation 2 x2', 'generation 1 x4']
+    """
+    found = []
+    for generation in (5, 4, 3, 2, 1):
+        for width in (1, 2, 4, 8, 16):
+            nominal = pcie_Bps(generation, width)
+            if nominal and LEAST_REACHED <= rate_Bps / nominal <= MOST_REACHED:
+                found.append(f"generation {generation} x{width}")
+    return found[:3]
 
 
 def find_slow_links(evidence: Evidence) -> list[Finding]:

@@ -1,4 +1,8 @@
-"""Findings from the table of pairs: stragglers, unlike pairs, asymmetric and near-slow ones."""
+"""Findings from the table of pairs: stragglers, asymmetric and near-slow ones.
+
+What one slow card, or one slow direction of it, does to its pairs is told once: the finders
+that compare the other pairs leave its pairs aside (:func:`named_before`).
+"""
 
 from __future__ import annotations
 
@@ -8,24 +12,18 @@ from collections.abc import Hashable, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from topocal.solve.evidence import (
-    Evidence,
-    Finding,
-    FindingKind,
-    Pair,
-    Severity,
-    Shown,
-    listed,
-)
+from topocal.solve.evidence import Evidence, Finding, FindingKind, Pair, Severity, Shown
+from topocal.solve.findings_links import pcie_states
+from topocal.solve.words import ranges
 from topocal.topo.resource import LinkKind, NodeKind, PathClass
-from topocal.topo.units import format_rate
 
 __all__ = [
     "alike",
     "find_asymmetric_directions",
     "find_near_slower_than_far",
     "find_stragglers",
-    "find_unlike_pairs",
+    "in_groups",
+    "named_before",
 ]
 
 STRAGGLES: Final = 0.7
@@ -41,9 +39,6 @@ SMALL: Final = 0.05
 UNLIKE: Final = math.log(1.10)
 """Like pairs of steady machines agree within 5 % (docs/model.md); twice that matters."""
 
-FEW: Final = 0.25
-"""Up to this share of a group deviate; above it, the group as a whole varies."""
-
 ASYMMETRIC: Final = math.log(1.15)
 """The two directions of a pair differ by a few per cent on published machines whose links
 are sound; above 15 % one of them has another limit."""
@@ -56,6 +51,10 @@ HALF: Final = (0.4, 0.65)
 uplink twice (maintainers' diagnosis in NCCL issues 1086 and 1309), give or take the rest."""
 
 DOUBLE: Final = math.log(2.0)
+
+ALL_BUT_FEW: Final = 0.75
+"""A direction of a card is slow, and not a way that some of its pairs take, when at least so
+many of its pairs are."""
 
 _SHOWN: Final = 8
 
@@ -87,7 +86,8 @@ def alike(evidence: Evidence) -> dict[Pair, Hashable]:
     return found
 
 
-def _groups(evidence: Evidence) -> dict[Hashable, list[Pair]]:
+def in_groups(evidence: Evidence) -> dict[Hashable, list[Pair]]:
+    """Pairs by what makes them alike."""
     found: dict[Hashable, list[Pair]] = defaultdict(list)
     for pair, key in alike(evidence).items():
         found[key].append(pair)
@@ -96,7 +96,7 @@ def _groups(evidence: Evidence) -> dict[Hashable, list[Pair]]:
 
 def find_stragglers(evidence: Evidence) -> list[Finding]:
     """Cards that are slow with every partner where like pairs of others are not."""
-    groups = _groups(evidence)
+    groups = in_groups(evidence)
     slow = {}
     ends = evidence.endpoints
     threshold = min(math.log(STRAGGLES), -evidence.margin(2 * len(ends)))
@@ -120,93 +120,43 @@ def find_stragglers(evidence: Evidence) -> list[Finding]:
             shares += [evidence.rates[p] / usual for p in pairs]
             mine += pairs
         if len(shares) >= 2 and math.log(max(shares)) < threshold:
-            slow[end] = (median(shares), mine, len(shares))
+            slow[end] = (median(shares), mine)
     if not slow or len(slow) > MOST_STRAGGLERS * len(ends):
         return []
-    return [_straggler(evidence, end, *slow[end]) for end in slow]
+    return [_straggler(evidence, end, *found) for end, found in slow.items()]
 
 
-def _straggler(evidence: Evidence, end: str, share: float, mine: list[Pair], n: int) -> Finding:
+def _straggler(evidence: Evidence, end: str, share: float, mine: list[Pair]) -> Finding:
     rates = [evidence.rates[p] for p in mine]
     others = [rate for pair, rate in evidence.rates.items() if end not in pair]
+    partners = {e for pair in mine for e in pair} - {end}
+    link = "the way to it" if evidence.is_host(end) else "its link (width, generation, riser, slot)"
     return Finding(
         kind=FindingKind.STRAGGLER,
         severity=Severity.SERIOUS if share <= 0.5 else Severity.WARNING,
         about=(end,),
         text=(
-            f"{end} is slow with every partner: {_span(rates)} in its {n} pairs, where like pairs "
-            f"of the others read {_span(others)}. The limit is its own: look at its link (width, "
-            "generation, riser, slot), not at theirs."
+            f"{end} is slow with every partner: {evidence.span(rates)} with each of "
+            f"{len(partners)}, where like pairs of the others read {evidence.span(others)}. The "
+            f"limit is its own: look at {link}, not at theirs{_as_pcie(evidence, end, rates)}."
         ),
         evidence=tuple(evidence.shown(p) for p in mine[:_SHOWN]),
     )
 
 
-def find_unlike_pairs(evidence: Evidence) -> list[Finding]:
-    """Pairs that the topology says are alike and that do not read alike; stragglers aside."""
-    aside = {f.about[0] for f in find_stragglers(evidence)}
-    groups = [
-        kept
-        for pairs in _groups(evidence).values()
-        if len(kept := [p for p in pairs if not aside & set(p)]) > 2
-    ]
-    compared = sum(len(g) for g in groups)
-    threshold = max(UNLIKE, evidence.margin(compared))
-    found = []
-    for group in groups:
-        usual = median(evidence.rates[p] for p in group)
-        off = {p: math.log(evidence.rates[p] / usual) for p in group}
-        odd = sorted((p for p in group if abs(off[p]) > threshold), key=lambda p: -abs(off[p]))
-        if odd:
-            found.append(_unlike(evidence, group, odd, usual, threshold))
-    return found
-
-
-def _unlike(
-    evidence: Evidence, group: list[Pair], odd: list[Pair], usual: float, threshold: float
-) -> Finding:
-    rates = [evidence.rates[p] for p in group]
-    spread = math.log(max(rates) / min(rates))
-    routes = evidence.topology.routes(evidence.endpoints)
-    code = PathClass(int(routes.path_class.flat[routes.pair_index(*group[0])]))
-    kinds = {kind for _, kind in evidence.topology.graph.nodes(data="kind")}
-    what = (
-        f"{len(group)} pairs that nothing tells apart"
-        if NodeKind.GROUP in kinds
-        else f"{len(group)} pairs over {code.name} that the topology makes alike"
-    )
-    if len(odd) <= FEW * len(group):
-        text = (
-            f"Of {what}, {listed(str(evidence.shown(p)) for p in odd)} "
-            f"{'differs' if len(odd) == 1 else 'differ'} from the usual {format_rate(usual)}."
-        )
-    else:
-        text = f"The {what} read {_span(rates)}{_whose(evidence, group, threshold)}."
-    return Finding(
-        kind=FindingKind.UNLIKE,
-        severity=Severity.SERIOUS if spread >= DOUBLE else Severity.WARNING,
-        about=tuple(dict.fromkeys(n for p in odd for n in p))[:_SHOWN],
-        text=text,
-        evidence=tuple(evidence.shown(p) for p in odd[:_SHOWN]),
-    )
-
-
-def _whose(evidence: Evidence, group: Sequence[Pair], threshold: float) -> str:
-    """Whether the rate depends on one end alone, which then is what limits it."""
-    for end, word in ((0, "sender"), (1, "receiver")):
-        by_end: dict[str, list[float]] = defaultdict(list)
-        for pair in group:
-            by_end[pair[end]].append(evidence.rates[pair])
-        several = {name: rates for name, rates in by_end.items() if len(rates) > 1}
-        apart = [n for n, r in several.items() if max(r) / min(r) > math.exp(threshold)]
-        if len(several) > 2 and len(apart) <= FEW * len(several):
-            but = f" but {listed(apart)}" if apart else ""
-            return f"; those of each {word}{but} agree, so the limit is the {word}'s"
-    return ""
+def _as_pcie(evidence: Evidence, end: str, rates: list[float]) -> str:
+    """What the link of a card would have to be, where nothing faster than PCIe is in play."""
+    states = [] if evidence.is_host(end) else pcie_states(median(rates))
+    return f"; PCIe {' or '.join(states)} passes as much" if states else ""
 
 
 def find_asymmetric_directions(evidence: Evidence) -> list[Finding]:
     """Endpoints (or single pairs) whose one direction is slower than the other."""
+    return [_asymmetric(evidence, *cluster) for cluster in _slower_directions(evidence)]
+
+
+def _slower_directions(evidence: Evidence) -> list[tuple[int, str, list[Pair]]]:
+    """For each end (0 sends, 1 receives) and endpoint that accounts for them, the slower pairs."""
     rates = evidence.rates
     both = [(a, b) for a, b in rates if (b, a) in rates and rates[a, b] < rates[b, a]]
     threshold = max(ASYMMETRIC, evidence.margin(len(both)))
@@ -221,9 +171,20 @@ def find_asymmetric_directions(evidence: Evidence) -> list[Finding]:
             for cluster in [_largest_cluster(evidence, [p for p in slow if p[end] == name])]
         ]
         end, name, pairs = max(clusters, key=lambda c: len(c[2]))
-        found.append(_asymmetric(evidence, end, name, pairs))
+        found.append((end, name, pairs))
         slow = [p for p in slow if p not in pairs]
     return found
+
+
+def named_before(evidence: Evidence) -> frozenset[Pair]:
+    """Pairs that are slow because of a card, or of a direction of a card, that a finding names."""
+    slow = {f.about[0] for f in find_stragglers(evidence)}
+    found = {p for p in evidence.rates if slow & set(p)}
+    for end, name, pairs in _slower_directions(evidence):
+        mine = [p for p in evidence.rates if p[end] == name]
+        if len(pairs) > 1 and len(pairs) >= ALL_BUT_FEW * len(mine):
+            found.update(mine)
+    return frozenset(found)
 
 
 def _largest_cluster(evidence: Evidence, pairs: Sequence[Pair]) -> list[Pair]:
@@ -240,14 +201,14 @@ def _asymmetric(evidence: Evidence, end: int, name: str, pairs: list[Pair]) -> F
     rates = evidence.rates
     worst = max(math.log(rates[p[::-1]] / rates[p]) for p in pairs)
     ordered = sorted(pairs, key=lambda p: rates[p] / rates[p[::-1]])
-    forth = _span([rates[p] for p in pairs])
-    back = _span([rates[p[::-1]] for p in pairs])
+    forth = evidence.span([rates[p] for p in pairs])
+    back = evidence.span([rates[p[::-1]] for p in pairs])
     if len(pairs) == 1:
         (pair,) = pairs
         text = f"{pair[0]}->{pair[1]} reads {forth}, the other direction {back}."
         about: tuple[str, ...] = pair
     else:
-        peers = listed(p[1 - end] for p in pairs)
+        peers = ranges(p[1 - end] for p in pairs)
         verb, other = ("sends to", "receives") if end == 0 else ("receives from", "sends")
         text = f"{name} {verb} {peers} at {forth}, but {other} at {back}."
         about = (name,)
@@ -273,7 +234,11 @@ def find_near_slower_than_far(evidence: Evidence) -> list[Finding]:
     """
     if not evidence.rates:
         return []
-    near, far = _near_and_far(evidence)
+    named = named_before(evidence)
+    near, far = (
+        {s: kept for s, pairs in side.items() if (kept := [p for p in pairs if p not in named])}
+        for side in _near_and_far(evidence)
+    )
     senders = [s for s in evidence.endpoints if near.get(s) and far.get(s)]
     threshold = max(NEAR_SLOWER, evidence.margin(len(senders)))
     rates = evidence.rates
@@ -287,15 +252,18 @@ def find_near_slower_than_far(evidence: Evidence) -> list[Finding]:
     pairs_near = [p for s in slow for p in near[s]]
     pairs_far = [p for s in slow for p in far[s]]
     usual = median(slow.values())
+    kinds = {kind for _, kind in evidence.topology.graph.nodes(data="kind")}
+    around = "group" if NodeKind.GROUP in kinds else "socket"
     text = (
-        f"{listed(slow)} {'reaches' if len(slow) == 1 else 'reach'} cards of the same socket at "
-        f"{_span([rates[p] for p in pairs_near])} and cards of another at "
-        f"{_span([rates[p] for p in pairs_far])}: near is slower than far ({usual:.2f} times). "
+        f"{ranges(slow)} {'reaches' if len(slow) == 1 else 'reach'} cards of the same {around} at "
+        f"{evidence.span([rates[p] for p in pairs_near])} and cards of another at "
+        f"{evidence.span([rates[p] for p in pairs_far])}: near is slower than far "
+        f"({usual:.2f} times). "
     )
     if HALF[0] <= usual <= HALF[1]:
         text += "Copies staged in host memory do so: they cross an uplink that both lie under twice"
     else:
-        text += "Copies inside the socket take another way than the topology shows"
+        text += f"Copies inside the {around} take another way than the topology shows"
     text += f"{_peer_access(evidence)}."
     finding = Finding(
         kind=FindingKind.NEAR_SLOWER,
@@ -348,11 +316,3 @@ def _by_factor(log_ratio: float) -> Severity:
     if log_ratio >= DOUBLE:
         return Severity.SERIOUS
     return Severity.WARNING if log_ratio >= math.log(1.3) else Severity.NOTE
-
-
-def _span(rates: Sequence[float]) -> str:
-    """Smallest to largest, or the one figure where they agree within a per cent."""
-    low, high = min(rates), max(rates)
-    if high <= 1.01 * low:
-        return format_rate(median(rates))
-    return f"{format_rate(low)} to {format_rate(high)}"

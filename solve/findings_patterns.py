@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
@@ -23,6 +23,7 @@ from topocal.solve.evidence import (
     Shown,
     listed,
 )
+from topocal.solve.words import pattern_in_words, ranges
 from topocal.topo.incidence import incidence
 from topocal.topo.resource import Sharing
 from topocal.topo.units import format_rate, format_seconds
@@ -30,23 +31,13 @@ from topocal.topo.units import format_rate, format_seconds
 __all__ = [
     "find_collapses",
     "find_contradictions",
-    "find_duplex_loss",
     "find_fading",
-    "find_staged_copies",
     "find_time_shared",
 ]
 
 LEAST_KAPPA: Final = 0.8
 """Time-shared receivers on published machines overlap by 2 % (docs/model.md); a fan that takes
 less than this of its flows one after another is explained by something else."""
-
-DUPLEX_LOSS: Final = -math.log(0.95)
-"""Both ways at once pass 1.94 to 2 times one way on sound links of public boxes, and less where
-something is lost: published per direction 618 of 664 GB/s (B300), 282 of 333 (H20)."""
-
-STAGED: Final = (0.43, 0.575)
-"""Share of twice one way that both ways pass when one resource carries both: public boxes with
-staged copies move 1.02 to 1.07 times one way in all; 0.86 to 1.15 allows for their errors."""
 
 FADES: Final = math.log(1.03)
 """A resource that passes 3 % less with more flows on it (published for eight Gen5
@@ -77,7 +68,7 @@ def find_time_shared(evidence: Evidence) -> list[Finding]:
         kappa = median(j.seconds / j.serial_s for j in yes)
         clearest = max(yes, key=lambda j: j.seconds / j.capacity_s)
         text = (
-            f"{word}{'s' * (len(roots) > 1)} {listed(roots)} "
+            f"{word}{'s' * (len(roots) > 1)} {ranges(roots)} "
             f"{'serve' if len(roots) > 1 else 'serves'} one flow at a time: a fan takes "
             f"{kappa:.2f} times the sum of what its flows take alone. {clearest.name} takes "
             f"{format_seconds(clearest.seconds)}, and no capacities that pass its pairs "
@@ -85,7 +76,7 @@ def find_time_shared(evidence: Evidence) -> list[Finding]:
             "holds all others up."
         )
         if others:
-            text += f" Fans of {listed(sorted(others))} do not show it."
+            text += f" Fans of {ranges(others)} do not show it."
         found.append(
             Finding(
                 kind=FindingKind.TIME_SHARED,
@@ -107,101 +98,6 @@ def _is_time_shared(judged: Judged, allowance: float) -> bool:
 def _alone(evidence: Evidence, judged: Judged) -> tuple[Shown, ...]:
     pairs = sorted(judged.pairs, key=lambda p: evidence.rates[p])
     return tuple(evidence.shown(p) for p in pairs[: _SHOWN - 1])
-
-
-def _both_ways(evidence: Evidence) -> list[tuple[Judged, float]]:
-    """Both-ways patterns, each pair once, with the share of what two free directions would pass.
-
-    Of several figures of one pair the first counts: tools print the matrix twice over.
-    """
-    found: dict[frozenset[str], Judged] = {}
-    for j in evidence.judged:
-        if kind_of(j.figure.pattern) is PatternKind.BOTH_WAYS:
-            found.setdefault(frozenset(j.pairs[0]), j)
-    return [(j, j.longest_s / j.seconds) for j in found.values()]
-
-
-def find_duplex_loss(evidence: Evidence) -> list[Finding]:
-    """Pairs that both ways at once pass less than twice one way, though more than one."""
-    both = _both_ways(evidence)
-    threshold = max(DUPLEX_LOSS, evidence.margin(len(both)))
-    lossy = [(j, s) for j, s in both if s > STAGED[1] and -math.log(s) > threshold]
-    if not lossy:
-        return []
-    shares = [s for _, s in lossy]
-    lossy.sort(key=lambda item: item[1])
-    worst, share = lossy[0]
-    text = (
-        f"{_of(len(lossy), len(both))} {2 * median(shares):.2f} times one way in all, not 2 "
-        f"times; the least is {worst.name}, {format_rate(worst.figure.throughput_Bps)} against "
-        f"{format_rate(worst.figure.throughput_Bps / share)}. The directions share something: "
-        "count on less wherever traffic runs both ways."
-    )
-    finding = Finding(
-        kind=FindingKind.DUPLEX_LOSS,
-        severity=Severity.WARNING if median(shares) < 0.8 else Severity.NOTE,
-        about=_ends(j for j, _ in lossy),
-        text=text,
-        evidence=_shown_both(evidence, [j for j, _ in lossy]),
-    )
-    return [finding]
-
-
-def find_staged_copies(evidence: Evidence) -> list[Finding]:
-    """Pairs that both ways at once pass in all what they pass one way.
-
-    That is one resource for both directions: copies staged in host memory cross the uplink
-    that both cards lie under once up and once down, whichever way they go.
-    """
-    both = _both_ways(evidence)
-    noise = math.exp(evidence.margin(len(both)))
-    staged = [(j, s) for j, s in both if STAGED[0] <= s <= STAGED[1] and s * noise < 1]
-    if not staged:
-        return []
-    total = median(2 * s for _, s in staged)
-    access = evidence.topology.graph.graph.get("peer_access")
-    said = evidence.staged_pairs
-    known = all(set(j.pairs) & said for j, _ in staged)
-    why = (
-        "The topology says that these copies are staged in host memory, so they cross an uplink "
-        "twice."
-        if known
-        else "Copies that are staged in host memory do so: they cross one uplink up and down."
-    )
-    if access is True and not known:
-        why += " Peer access is said to be on; check it."
-    text = (
-        f"{_of(len(staged), len(both))} {total:.2f} times one way in all: one resource carries "
-        f"both directions. {why}"
-    )
-    finding = Finding(
-        kind=FindingKind.STAGED,
-        severity=Severity.SERIOUS,
-        about=_ends(j for j, _ in staged),
-        text=text,
-        evidence=_shown_both(evidence, [j for j, _ in staged]),
-    )
-    return [finding]
-
-
-def _of(some: int, of: int) -> str:
-    """Subject and verb: how many of the pairs pass …"""
-    if of == 1:
-        return "The pair that was measured both ways at once passes"
-    which = f"All {of}" if some == of else f"{some} of {of}"
-    return f"{which} pairs that were measured both ways at once pass{'es' * (some == 1)}"
-
-
-def _ends(judged: Iterable[Judged]) -> tuple[str, ...]:
-    found = dict.fromkeys(n for j in judged for p in j.pairs for n in p)
-    return tuple(found)[:_SHOWN]
-
-
-def _shown_both(evidence: Evidence, judged: Sequence[Judged]) -> tuple[Shown, ...]:
-    shown: list[Shown] = []
-    for j in judged:
-        shown += [j.figure.shown, *(evidence.shown(p) for p in j.pairs)]
-    return tuple(shown[:_SHOWN])
 
 
 def find_collapses(evidence: Evidence) -> list[Finding]:
@@ -263,8 +159,9 @@ def find_contradictions(evidence: Evidence) -> list[Finding]:
             )
         else:
             text = (
-                f"{pair[0]}->{pair[1]} reads {alone} alone, yet {worst.pattern.name}, of which it "
-                f"is a part, is done {math.expm1(excess):.0%} sooner than it alone could be."
+                f"{pair[0]}->{pair[1]} reads {alone} alone, yet "
+                f"{pattern_in_words(worst.pattern)}, of which it is a part, is done "
+                f"{math.expm1(excess):.0%} sooner than it alone could be."
             )
         more = len(against) - 1
         if more:

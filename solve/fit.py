@@ -37,8 +37,9 @@ from topocal.solve.rows import Observation
 from topocal.solve.sharing import SharingVerdict
 from topocal.solve.status import CLEAR_SIGMAS, Status
 from topocal.solve.unlike_topology import supposed_at, unlike_their_like
+from topocal.solve.words import name_in_words
 from topocal.topo.errors import InputError, one_line
-from topocal.topo.resource import Resource, Sharing
+from topocal.topo.resource import NodeKind, Resource, Sharing
 from topocal.topo.topology import Topology
 from topocal.topo.units import format_rate
 
@@ -185,7 +186,7 @@ def _model(
         undecided_endpoints=verdict.undecided_endpoints,
         fading=found.fading,
         findings=(
-            *_findings(consistency, residuals, found.fading),
+            *_findings(consistency, residuals, found.fading, topology),
             *_unlike_topology(topology, best, fitted, residuals, consistency.noise),
         ),
         left_out=consistency.left_out,
@@ -324,7 +325,10 @@ def _unlike_topology(
 
 
 def _findings(
-    consistency: Consistency, residuals: Sequence[Residual], fading: Fading | None
+    consistency: Consistency,
+    residuals: Sequence[Residual],
+    fading: Fading | None,
+    topology: Topology,
 ) -> Iterator[str]:
     """What the data says about itself, and what the fit could not say."""
     if fading is not None:
@@ -332,7 +336,9 @@ def _findings(
     for one in consistency.contradictions:
         if not {one.flow.name, one.pattern.name} & consistency.left_out.keys():
             yield one.text
-    for group in consistency.disagreeing:
+    # Groups that were made out of the pair table promise nothing.
+    known = NodeKind.GROUP not in {kind for _, kind in topology.graph.nodes(data="kind")}
+    for group in consistency.disagreeing if known else ():
         if group.samples[0].name not in consistency.left_out:
             yield (
                 f"{group.text} disagree by {math.expm1(group.spread):.0%} although they are "
@@ -342,9 +348,9 @@ def _findings(
         worst = missed[0]
         yield (
             f"{len(missed)} of {len(residuals)} figures are not explained by any resource that was "
-            f"tried, the worst {worst.name}: {format_rate(worst.measured_Bps)} measured, "
-            f"{format_rate(worst.predicted_Bps)} predicted; predictions near them are not to be "
-            "relied on"
+            f"tried, the worst {name_in_words(worst.name)}: {format_rate(worst.measured_Bps)} "
+            f"measured, {format_rate(worst.predicted_Bps)} predicted; predictions near them "
+            "are not to be relied on"
         )
     if consistency.noise > _NOISY:
         yield (

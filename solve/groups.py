@@ -25,8 +25,9 @@ from scipy.spatial.distance import squareform
 
 from topocal.measure.samples import Measurements
 from topocal.solve.consistency import NOISE_FLOOR
+from topocal.solve.words import is_host, ranges
 from topocal.topo.builder import TopologyBuilder
-from topocal.topo.resource import LinkKind, NodeKind
+from topocal.topo.resource import LinkKind, NodeKind, Resource
 from topocal.topo.topology import Topology
 
 __all__ = ["GAP", "find_groups", "infer_topology"]
@@ -40,16 +41,24 @@ percent on published machines, those of unlike paths by tens."""
 
 
 def find_groups(measurements: Measurements) -> list[list[str]]:
-    """Endpoints by group, groups and members in natural order; one group when no row votes."""
-    endpoints = measurements.endpoints
-    table = _log_rates(measurements)
+    """Endpoints by group, groups and members in natural order; one group when no row votes.
+
+    The host's memory is no card: where there are several cards, it stands by itself.
+    """
+    every = measurements.endpoints
+    hosts = [e for e in every if is_host(e)]
+    apart = hosts if len(every) - len(hosts) > 1 else []
+    kept = [k for k, e in enumerate(every) if e not in apart]
+    endpoints = [every[k] for k in kept]
+    table = _log_rates(measurements)[np.ix_(kept, kept)]
     n = len(endpoints)
     proposals = [np.zeros(n, dtype=np.int64), *_nearest(table)]
     for lines in ([table], [table.T], [table, table.T]):
         proposals.append(_cluster_votes([line for side in lines for line in side]))
     labels = min(proposals, key=lambda labels: _information(table, labels))
     order = list(dict.fromkeys(labels.tolist()))
-    return [[e for e, m in zip(endpoints, labels, strict=True) if m == label] for label in order]
+    groups = [[e for e, m in zip(endpoints, labels, strict=True) if m == label] for label in order]
+    return [*([h] for h in apart), *groups]
 
 
 def _nearest(table: NDArray[np.float64]) -> list[NDArray[np.int64]]:
@@ -154,13 +163,26 @@ def infer_topology(measurements: Measurements) -> Topology:
     for k, members in enumerate(groups):
         group = builder.node(f"group{k}", NodeKind.GROUP)
         for name in members:
-            builder.node(name, NodeKind.GPU)
-            builder.connect(name, group, LinkKind.UNKNOWN)
+            builder.node(name, NodeKind.CPU if is_host(name) else NodeKind.GPU)
+            ways = builder.connect(name, group, LinkKind.UNKNOWN)
+            _call(builder, ways, f"sent by {name}", f"received by {name}")
     for a, b in itertools.combinations(range(len(groups)), 2):
-        builder.connect(f"group{a}", f"group{b}", LinkKind.UNKNOWN)
-    shown = "; ".join(", ".join(m[:8]) + (", …" if len(m) > 8 else "") for m in groups)
-    builder.note(
-        f"no topology was given: {len(groups)} group{'s' * (len(groups) > 1)} of endpoints "
-        f"found from the pair table ({shown})"
-    )
+        ways = builder.connect(f"group{a}", f"group{b}", LinkKind.UNKNOWN)
+        here, there = ranges(groups[a]), ranges(groups[b])
+        _call(builder, ways, f"from {here} to {there}", f"from {there} to {here}")
+    cards = [m for m in groups if not is_host(m[0])]
+    if len(cards) < 2:
+        builder.note("no topology was given, and the pair table alone shows no groups")
+    else:
+        shown = "; ".join(ranges(m) for m in cards)
+        builder.note(
+            f"no topology was given: {len(cards)} groups of endpoints found from the pair table "
+            f"({shown})"
+        )
     return builder.build()
+
+
+def _call(builder: TopologyBuilder, ways: tuple[str, str], *labels: str) -> None:
+    """Words for what nobody but the fit has named."""
+    for name, label in zip(ways, labels, strict=True):
+        builder.resource(Resource(id=name, label=label))

@@ -27,6 +27,8 @@ from topocal.solve.evidence import listed
 from topocal.solve.integer import ProgramStatus, relative_gap
 from topocal.solve.minimum_capacities import evaluate, is_explanation, settle
 from topocal.solve.minimum_program import Choice, Need, Program
+from topocal.solve.resource_words import labels_in_words, resources_in_words
+from topocal.solve.words import name_in_words
 from topocal.topo.units import format_rate, format_seconds
 
 __all__ = [
@@ -37,6 +39,9 @@ __all__ = [
     "loosest_refutation",
     "refute",
 ]
+
+MOST_LINES: Final = 12
+"""More are no explanation to read."""
 
 ROUNDING: Final = 1e-6
 """A bound that is a whole number but for this counts as it."""
@@ -79,6 +84,8 @@ class Refutation:
         The scenario that says the candidate is no slower.
     receiver
         The time-shared receiver that takes too long, empty where nothing takes long enough.
+    size_bytes
+        Of the scenario, zero where unknown.
     """
 
     scenario: str
@@ -87,6 +94,7 @@ class Refutation:
     busiest: str
     held_by: str
     receiver: str = ""
+    size_bytes: float = 0.0
 
     @property
     def excess(self) -> float:
@@ -96,18 +104,36 @@ class Refutation:
     @property
     def sentence(self) -> str:
         """The proof in words."""
+        name = name_in_words(self.scenario)
+        least, most = self._amount(self.least_s), self._amount(self.most_s)
         if self.receiver:
+            if self.size_bytes:
+                return (
+                    f"{name} passes {most} or more, but one after another its flows into a "
+                    f"time-shared {self.receiver} pass {least} at most"
+                )
             return (
-                f"{self.scenario} takes {format_seconds(self.most_s)} at most, but a time-shared "
-                f"{self.receiver} is busy with its flows for {format_seconds(self.least_s)} or more"
+                f"{name} takes {most} at most, but a time-shared {self.receiver} is busy with its "
+                f"flows for {least} or more"
             )
         if not self.busiest:
-            return f"{self.scenario} loads none of the candidates"
+            return f"{name} loads none of the candidates"
+        held_by = name_in_words(self.held_by)
+        if self.size_bytes:
+            return (
+                f"{name} passes {least} at most, but every candidate lets it pass {most} or more: "
+                f"the tightest is {self.busiest}, and {held_by} says that it is no slower"
+            )
         return (
-            f"{self.scenario} takes {format_seconds(self.least_s)} or more, but no candidate can "
-            f"be busy with it for longer than {format_seconds(self.most_s)}: that is "
-            f"{self.busiest}, and {self.held_by} says that it is no slower"
+            f"{name} takes {least} or more, but no candidate can be busy with it for longer than "
+            f"{most}: that is {self.busiest}, and {held_by} says that it is no slower"
         )
+
+    def _amount(self, seconds: float) -> str:
+        """A time as the throughput that it means, where the size is known."""
+        if self.size_bytes and seconds > 0:
+            return format_rate(self.size_bytes / seconds)
+        return format_seconds(seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +206,7 @@ def refute(demands: Demands) -> tuple[Refutation, ...]:
                 busiest="",
                 held_by="",
                 receiver=engines.names[int(engines.engine[k])],
+                size_bytes=demands.sizes[s] if demands.sizes else 0.0,
             )
         )
     return tuple(sorted(found, key=lambda r: (-r.excess, r.scenario)))
@@ -206,6 +233,7 @@ def _refutation(program: Program, need: Need) -> Refutation:
         most_s=math.exp(float(busy.max())),
         busiest=demands.resources[int(column[at])],
         held_by=demands.scenarios[int(row[holds])],
+        size_bytes=demands.sizes[s] if demands.sizes else 0.0,
     )
 
 
@@ -297,7 +325,11 @@ def _none(
         sentences = [f"No {kind} the {number} candidates can explain {demands.what}."]
         sentences += [f"Proof: {r.sentence}." for r in refutations[:1]]
         if len(refutations) > 1:
-            sentences.append(f"{len(refutations) - 1} more scenarios prove it by themselves.")
+            more = len(refutations) - 1
+            sentences.append(
+                f"{more} more figure{'s' * (more > 1)} prove{'s' * (more == 1)} it by "
+                f"{'themselves' if more > 1 else 'itself'}."
+            )
     else:
         sentences = [
             f"No explanation of {demands.what} was found in time, and no proof that there is none; "
@@ -398,19 +430,18 @@ def _sentences(
         else f"time ran out: {at_least} or more are needed"
     )
     lines = [f"{resources[0].upper()}{resources[1:]} {verb} {demands.what}; {proof}."]
-    lines += [
-        f"{c.resource}: {format_rate(c.capacity_Bps)}"
-        + (f" ({len(c.explains)} figure{'s' * (len(c.explains) != 1)})" if c.explains else "")
-        for c in chosen
-    ]
+    told = resources_in_words([(c.resource, c.capacity_Bps, len(c.explains)) for c in chosen])
+    lines += told[:MOST_LINES]
+    if len(told) > MOST_LINES:
+        lines.append(f"and {len(told) - MOST_LINES} more lines like these")
     if unique:
         lines.append("No other set of the same size does.")
     elif unique is False:
         mine = {c.resource for c in chosen}
-        gone = [c.resource for c in chosen if c.resource not in other]
-        new = [label for label in other if label not in mine]
+        gone = labels_in_words([c.resource for c in chosen if c.resource not in other])
+        new = labels_in_words([label for label in other if label not in mine])
         lines.append(
-            f"The choice is not unique: {listed(new)} in place of {listed(gone)} "
+            f"The choice is not unique: {listed(new, 4)} in place of {listed(gone, 4)} "
             f"{'does' if len(new) == 1 else 'do'} as well."
         )
     return tuple(lines)

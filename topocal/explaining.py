@@ -1,28 +1,62 @@
 """Files of any kind as one question: what was measured, on which machine, and what is passed over.
 
-Data flows so: each file is told by its content, and one paste may be both; topologies are merged,
-measurements loaded.  What the importers have to say of a file is told.  A file whose figures no fit
-can use is passed over where others have some, and so are figures of host memory where the topology
-shows none; both are told, too.
+Data flows so: each file is told by its content, and one paste may be both and hold what several
+tools printed; topologies are merged, measurements imported table by table.  Then what a tool did
+not say is made out where that is safe (a table of sums of both directions, cards that all call
+themselves the first), and the tables are put into *parts*: figures of one machine in one
+setting, which can be fitted together.  What belongs to another machine, or contradicts the rest
+throughout, is a part of its own.  Everything that is made out, left out or put apart is told.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from topocal.explaining_tables import (
+    Piece,
+    as_both_ways,
+    common_conditions,
+    numbered_by_file,
+    preferred,
+    put_apart,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from topocal.measure.importers.imported import Imported
     from topocal.measure.samples import Measurements, Sample
+    from topocal.solve.settings import Setting
     from topocal.topo.topology import Topology
 
-__all__ = ["Inputs", "sort_inputs"]
+__all__ = ["Inputs", "Part", "sort_inputs"]
 
-_HOST_MEMORY: Final = re.compile(r"(?:.*/)?(?:cpu|mem|host)[0-9]*")
-"""What importers call the host's memory; nvidia-smi's matrix, for one, has no such node."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Figures of one machine in one setting.
+
+    Attributes
+    ----------
+    title
+        The files, and the machine where a table tells several apart.
+    measurements
+        The samples.
+    machine
+        The topology; ``None`` where none describes what was measured.
+    no_peer
+        Pairs of which a tool said that they have no peer access.
+    """
+
+    title: str
+    measurements: Measurements
+    machine: Topology | None
+    no_peer: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,21 +65,60 @@ class Inputs:
 
     Attributes
     ----------
-    measurements
-        The samples of all files that have some.
+    parts
+        The figures, those with most first; none where no figure is a pattern's time.
+    settings
+        All tables of all files, with their conditions.
     machine
-        The topology of those that describe one; ``None`` where none does.
+        The topology of those files that describe one; ``None`` where none does.
     notes
-        What was passed over, in sentences.
+        What was made out, passed over and put apart, in sentences.
     """
 
-    measurements: Measurements
+    parts: tuple[Part, ...]
+    settings: tuple[Setting, ...]
     machine: Topology | None
     notes: tuple[str, ...]
 
+    def whole(self) -> Part:
+        """The one part that there is.
+
+        Raises
+        ------
+        InputError
+            When there is none, or several.
+        """
+        from topocal.topo.errors import InputError
+
+        if not self.parts:
+            reasons = [r.reason for s in self.settings for r in s.readings]
+            why = f": {reasons[0]}" if reasons else ""
+            raise InputError(
+                f"no figure that a fit can use{why}",
+                remedy="give a file with rates of pairs or of patterns",
+            )
+        if len(self.parts) > 1:
+            titles = "; ".join(part.title for part in self.parts)
+            raise InputError(
+                f"the figures are of several machines or settings: {titles}",
+                remedy="give the files of one",
+            )
+        return self.parts[0]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Table:
+    """What one tool printed, on its way: one file may hold several."""
+
+    name: str
+    imported: Imported | None
+    measurements: Measurements | None
+    notes: list[str] = field(default_factory=list)
+    settings: list[Setting] = field(default_factory=list)
+
 
 def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
-    """Tell measurements from topologies, and make one of each.
+    """Tell measurements from topologies, and make parts of the one and one of the other.
 
     Parameters
     ----------
@@ -55,76 +128,106 @@ def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
     Raises
     ------
     InputError
-        When a file is neither, no file holds measurements, or none of them can be used.
+        When a file is neither, is damaged, or is given twice.
     """
     from topocal.machine import find_topology
-    from topocal.measure.importers.registry import sniff_or_none
-    from topocal.measure.load import load
-    from topocal.topo.errors import FormatError, InputError, TopologyError, file_words
     from topocal.topo.merge import merge
+
+    machines: list[Topology] = [] if topology is None else [find_topology(topology)]
+    tables: list[_Table] = []
+    passed_over: list[str] = []
+    seen: dict[bytes, str] = {}
+    for path, name in zip(files, _short(files), strict=True):
+        passed_over += _read(path, name, machines, tables, seen)
+    machine = machines[0] if len(machines) == 1 else merge(machines).topology if machines else None
+    notes = [*passed_over, *numbered_by_file(tables), *as_both_ways(tables)]
+    for table in tables:
+        table.settings = _settings(table)
+    parts, more = _parts(tables, machine)
+    return Inputs(
+        parts=tuple(parts),
+        settings=tuple(s for t in tables for s in t.settings),
+        machine=machine,
+        notes=tuple(dict.fromkeys([*notes, *_of_files(tables), *more])),
+    )
+
+
+def _of_files(tables: Sequence[_Table]) -> list[str]:
+    """Notes of importers, each once, with the files that it is of where there are several."""
+    by_text: dict[str, list[str]] = {}
+    for table in tables:
+        for note in table.notes:
+            by_text.setdefault(note, []).append(table.name)
+    if len({t.name for t in tables}) < 2:
+        return list(by_text)
+    return [
+        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {text}"
+        for text, names in by_text.items()
+    ]
+
+
+def _short(files: Sequence[Path]) -> list[str]:
+    """File names without their folders where that tells them apart."""
+    from topocal.topo.errors import file_words
+
+    names = [file_words(PurePath(f).name) for f in files]
+    return names if len(set(names)) == len(names) else [file_words(f) for f in files]
+
+
+def _read(
+    path: Path,
+    name: str,
+    machines: list[Topology],
+    tables: list[_Table],
+    seen: dict[bytes, str],
+) -> list[str]:
+    """One file, to where it belongs (one paste may be both); and what is passed over of it."""
+    from topocal.measure.importers.registry import import_all, sniff_or_none
+    from topocal.measure.load import parse_measurements
+    from topocal.topo.errors import FormatError, InputError, TopologyError, Where, file_words
     from topocal.topo.readers.archive import is_tar
     from topocal.topo.readers.reader import decode_text
     from topocal.topo.readers.registry import is_topology, parse_any, parse_content
 
-    measured: list[Path] = []
-    passed_over: list[str] = []
-    machines: list[Topology] = [] if topology is None else [find_topology(topology)]
-    for path in files:
-        content, file = _unpacked(path), file_words(path)
-        if is_tar(content):
-            machines.append(parse_content(content, file=file))
-            continue
-        text = decode_text(content, file=file)
-        is_measured = sniff_or_none(text) is not None
-        try:
-            machines.append(parse_any(text, file=file))
-        except (FormatError, TopologyError) as error:
-            # Where it is no measurement either, the loader says what is wrong with it.
-            if is_measured and is_topology(text):
-                name = file_words(path.name)
-                passed_over.append(f"{name}: no topology could be read in it: {error.what}")
-            is_measured = True
-        if is_measured:
-            measured.append(path)
-    if not measured:
+    content, file = _unpacked(path), file_words(path)
+    if is_tar(content):
+        machines.append(parse_content(content, file=file))
+        return []
+    text = decode_text(content, file=file)
+    is_measured = sniff_or_none(text) is not None
+    passed_over = []
+    try:
+        machines.append(parse_any(text, file=file))
+        is_only_topology = not is_measured
+    except (FormatError, TopologyError) as error:
+        # Where it is no measurement either, the loader says what is wrong with it.
+        is_only_topology = False
+        if is_measured and is_topology(text):
+            passed_over.append(f"{name}: no topology could be read in it: {error.what}")
+    if is_only_topology:
+        return passed_over
+    digest = hashlib.sha256(content).digest()
+    if digest in seen:
         raise InputError(
-            "no measurements among the files", remedy="give a table or a tool's output"
+            f"is the same as {seen[digest]}; its samples would count twice",
+            where=Where(file=file),
+            remedy="name it once",
         )
-    usable, notes = _usable(measured)
-    notes = passed_over + notes
-    machine = machines[0] if len(machines) == 1 else merge(machines).topology if machines else None
-    measurements = load(usable)
-    if machine is not None:
-        measurements, machine, more = _on_machine(measurements, machine)
-        notes += more
-    return Inputs(measurements=measurements, machine=machine, notes=tuple(notes))
+    seen[digest] = file
+    if not is_measured:
+        measurements = parse_measurements(content, file=file)
+        tables.append(_Table(name=name, imported=None, measurements=measurements))
+        return passed_over
+    for imported in import_all(text, file=file):
+        notes = [n for n in imported.notes if not _TOLD_OTHERWISE.search(n)]
+        tables.append(_Table(name=name, imported=imported, measurements=None, notes=notes))
+    return passed_over
 
 
-def _usable(files: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """The files that hold samples (all of them where none does), and what is to be told of each."""
-    from topocal.measure.importers.registry import import_all, sniff_or_none
-    from topocal.topo.errors import file_words
-    from topocal.topo.readers.reader import decode_text
-
-    usable, notes = [], []
-    for path in files:
-        file = file_words(path)
-        text = decode_text(_unpacked(path), file=file)
-        if sniff_or_none(text) is not None:
-            found = import_all(text, file=file)
-            told = f"{file_words(path.name)}: " if len(files) > 1 else ""
-            notes += [told + note for one in found for note in one.notes]
-            for one in found:
-                if not one.usable:
-                    what = f" in {one.title}" if len(found) > 1 else ""
-                    notes.append(
-                        f"{file_words(path.name)}: no figure that a fit can use{what}, passed over"
-                        + one.why_not()
-                    )
-            if not any(one.usable for one in found):
-                continue
-        usable.append(path)
-    return (usable, notes) if usable else (list(files), [])
+_TOLD_OTHERWISE = re.compile(
+    r"is used, (with|not)|has no title|have no (peer )?access|contradicts itself"
+)
+"""Notes of importers that explaining tells better: all tables are compared here."""
 
 
 def _unpacked(path: Path) -> bytes:
@@ -144,18 +247,91 @@ def _unpacked(path: Path) -> bytes:
     return inflate(content, file=file_words(path)) if len(content) <= MAX_FILE_BYTES else content
 
 
+def _settings(table: _Table) -> list[Setting]:
+    from topocal.solve.settings import Setting, rates_of, settings_of
+
+    if table.imported is not None:
+        return settings_of(table.imported, table.name)
+    assert table.measurements is not None
+    return [
+        Setting(
+            source=table.name,
+            label="samples",
+            conditions={},
+            rates=rates_of(table.measurements),
+            measurements=table.measurements,
+        )
+    ]
+
+
+def _parts(tables: Sequence[_Table], machine: Topology | None) -> tuple[list[Part], list[str]]:
+    """The figures that can be fitted together, and what is told of the others."""
+    from topocal.measure.merging import merge
+
+    pieces: list[Piece] = []
+    notes: list[str] = []
+    for table in tables:
+        mine = table.settings
+        if table.imported is None:
+            chosen = [("", s.measurements) for s in mine]
+        else:
+            chosen = preferred(mine, table.imported)
+            if not chosen:
+                several = sum(t.name == table.name for t in tables) > 1
+                what = f" in {table.imported.title}" if several else ""
+                notes.append(
+                    f"{table.name}: no figure that a fit can use{what}{table.imported.why_not()}"
+                )
+        pieces += [
+            Piece(
+                file=table.name,
+                machine=own,
+                conditions=common_conditions(mine, measurements),
+                measurements=measurements,
+            )
+            for own, measurements in chosen
+        ]
+    groups = put_apart(pieces)
+    parts = []
+    for group in groups:
+        files = list(dict.fromkeys(p.file for p in group))
+        own = ", ".join(dict.fromkeys(p.machine for p in group if p.machine))
+        measurements, shown, more = _on_machine(merge([p.measurements for p in group]), machine)
+        notes += more
+        parts.append(
+            Part(
+                title=f"{', '.join(files)} ({own})" if own else ", ".join(files),
+                measurements=measurements,
+                machine=shown,
+                no_peer=frozenset(
+                    p for t in tables if t.name in files for s in t.settings for p in s.no_peer
+                ),
+            )
+        )
+    parts.sort(key=lambda part: -len(part.measurements.samples))
+    if len({p.file for p in pieces}) > 1 and len(groups) > 1:
+        notes.append(
+            "the files do not agree on what they both hold, or are of several machines: "
+            f"{len(groups)} parts are explained one by one"
+        )
+    return parts, notes
+
+
 def _on_machine(
-    measurements: Measurements, machine: Topology
+    measurements: Measurements, machine: Topology | None
 ) -> tuple[Measurements, Topology | None, list[str]]:
     """Without figures of host memory that the topology does not show.
 
     Where they are all that there is, it is the topology that is of no use.
     """
+    from topocal.solve.words import is_host, ranges
+
+    if machine is None:
+        return measurements, None, []
     known = set(machine.endpoints)
-    absent = {n for n in measurements.endpoints if n not in known and _HOST_MEMORY.fullmatch(n)}
+    absent = {n for n in measurements.endpoints if n not in known and is_host(n)}
     if not absent:
         return measurements, machine, []
-    names = ", ".join(sorted(absent))
 
     def inside(samples: Sequence[Sample]) -> tuple[Sample, ...]:
         return tuple(
@@ -163,6 +339,7 @@ def _on_machine(
         )
 
     kept = inside(measurements.samples)
+    names = ranges(absent)
     if not kept:
         return (
             measurements,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from topocal.solve.explain import Explanation
     from topocal.solve.model import Model
     from topocal.solve.speedup import Speedup
+    from topocal.topo.topology import Topology
 
 __all__ = ["explain"]
 
@@ -27,7 +28,7 @@ def explain(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Measurements, and topology files if there are; or one model.json. Told by "
+            help="Measurements and topology files, in any number; or one model.json. Told by "
             "content."
         ),
     ],
@@ -52,8 +53,9 @@ def explain(
 ) -> None:
     """Say why a machine, or one pattern on it, is as slow as it is.
 
-    With measurements: findings, and the fewest resources that reproduce the figures. With a
-    pattern: what binds, what would bind next, and what it takes to be twice as fast.
+    With measurements: what was measured, findings, and the fewest resources that reproduce the
+    figures. With a pattern: what binds, what would bind next, and what it takes to be twice as
+    fast. With a topology alone: what it shows before anything is measured.
 
     topocal explain topo.txt p2p.txt
 
@@ -61,44 +63,38 @@ def explain(
 
     topocal explain model.json --fan-in 3:4,5,6,7 --faster 1.5
     """
-    from dataclasses import replace
-
-    from topocal.console import console, safe
-    from topocal.explaining import sort_inputs
     from topocal.outputs import check_outputs
-    from topocal.pattern_options import patterns_from
-    from topocal.progress import progress
-    from topocal.solve.explain import explain as explain_machine
-    from topocal.solve.fit import fit
-    from topocal.topo.endpoint_names import resolve_endpoint
-    from topocal.topo.units import parse_bytes, parse_seconds
+    from topocal.topo.units import parse_seconds
 
     limit_s = parse_seconds(time_limit)
     fitted = _model(files, topology)
-    of_pattern = bool(fan_in or fan_out or flow or both_ways or pattern)
-    if of_pattern or fitted is not None:
+    wanted = bool(fan_in or fan_out or flow or both_ways or pattern)
+    if wanted or fitted is not None:
         _refuse_of_machine(context, html is not None)
-    if not of_pattern:
+    if not wanted:
         refuse_idle(context, ("--size", "--faster"), "without a pattern")
     check_outputs(html, [*files, topology])
+    if not wanted:
+        if fitted is not None:
+            _no_pattern(files[0])
+        _explain_machine(files, topology, limit_s, html, as_json)
+        return
+    from topocal.explaining import sort_inputs
+    from topocal.pattern_options import patterns_from
+    from topocal.progress import progress
+    from topocal.solve.fit import fit
+    from topocal.solve.speedup import speed_up
+    from topocal.topo.endpoint_names import resolve_endpoint
+    from topocal.topo.units import parse_bytes
+
     if fitted is None:
         inputs = sort_inputs(files, topology)
-        measurements, machine = inputs.measurements, inputs.machine
-        if not of_pattern:
-            with progress("explaining", expected_s=limit_s + _FIT_S):
-                found = explain_machine(measurements, machine, time_limit_s=limit_s)
-            found = replace(found, model=_noted(found.model, inputs.notes))
-            if html is not None:
-                _draw(found, measurements, html)
-            _tell_machine(found, as_json)
-            if html is not None and not as_json:
-                console().print(f"\nwrote {safe(html)}")
-            return
+        part = inputs.whole()
         with progress("fitting"):
-            fitted = _noted(fit(measurements, machine), inputs.notes)
+            fitted = _noted(fit(part.measurements, part.machine), inputs.notes)
     known = fitted.topology.endpoints
     size_bytes = parse_bytes(size)
-    wanted = patterns_from(
+    patterns = patterns_from(
         fan_in,
         fan_out,
         flow,
@@ -107,11 +103,7 @@ def explain(
         size_bytes,
         lambda name: resolve_endpoint(name, known),
     )
-    if not wanted:
-        _no_pattern(files[0])
-    from topocal.solve.speedup import speed_up
-
-    _tell_patterns(fitted, [speed_up(fitted, p, faster) for p in wanted], size_bytes, as_json)
+    _tell_patterns(fitted, [speed_up(fitted, p, faster) for p in patterns], size_bytes, as_json)
 
 
 def _refuse_of_machine(context: typer.Context, has_page: bool) -> None:
@@ -130,6 +122,75 @@ def _refuse_of_machine(context: typer.Context, has_page: bool) -> None:
             remedy="give measurements and no pattern, or use topocal report on the model",
         )
     refuse_idle(context, ("--time-limit",), "for a pattern or a model")
+
+
+def _explain_machine(
+    files: list[Path], topology: str | None, limit_s: float, html: Path | None, as_json: bool
+) -> None:
+    """Say what the figures say, part by part."""
+    from dataclasses import replace
+
+    from topocal.console import console, print_json, safe
+    from topocal.explaining import sort_inputs
+    from topocal.explanation_text import (
+        explanation_document,
+        findings_document,
+        tell_explanations,
+        tell_findings,
+    )
+    from topocal.progress import progress
+    from topocal.solve.explain import explain as explain_part
+    from topocal.solve.explain import find_in_settings
+    from topocal.solve.findings_topology import find_in_topology
+
+    inputs = sort_inputs(files, topology)
+    if not inputs.parts:
+        if html is not None:
+            inputs.whole()
+        findings = find_in_settings(inputs.settings, inputs.machine)
+        if inputs.machine is not None:
+            findings += find_in_topology(inputs.machine)
+        notes = _of_topology(inputs.machine) + list(inputs.notes)
+        if as_json:
+            print_json({"findings": findings_document(findings), "notes": notes})
+        else:
+            tell_findings(findings, inputs.machine, notes)
+        return
+    with progress("explaining", expected_s=limit_s + _FIT_S):
+        found = [
+            explain_part(
+                part.measurements,
+                part.machine,
+                no_peer=part.no_peer,
+                also=() if k else find_in_settings(inputs.settings, inputs.machine),
+                time_limit_s=0.0 if k else limit_s,
+            )
+            for k, part in enumerate(inputs.parts)
+        ]
+    first = replace(found[0], model=_noted(found[0].model, inputs.notes))
+    if html is not None:
+        _draw(first, inputs.parts[0].measurements, html)
+    if as_json:
+        others = [
+            {"title": part.title} | explanation_document(one)
+            for part, one in zip(inputs.parts[1:], found[1:], strict=True)
+        ]
+        print_json(
+            {"title": inputs.parts[0].title}
+            | explanation_document(first)
+            | ({"others": others} if others else {})
+        )
+        return
+    tell_explanations(found, inputs.parts, inputs.notes)
+    if html is not None:
+        console().print(f"\nwrote {safe(html)}")
+
+
+def _of_topology(machine: Topology | None) -> list[str]:
+    """What a topology says that is explained without measurements."""
+    if machine is None:
+        return []
+    return list(machine.graph.graph["notes"])
 
 
 def _draw(found: Explanation, measurements: Measurements, html: Path) -> None:
@@ -179,64 +240,6 @@ def _noted(model: Model, notes: tuple[str, ...]) -> Model:
     from dataclasses import replace
 
     return replace(model, notes=(*notes, *model.notes))
-
-
-def _tell_machine(found: Explanation, as_json: bool) -> None:
-    from topocal.console import console, print_json, safe
-
-    if as_json:
-        print_json(_document(found))
-        return
-    out, model = console(), found.model
-    for note in model.notes:
-        out.print(f"note: {safe(note)}")
-    for reason in dict.fromkeys(model.left_out.values()):
-        names = ", ".join(n for n, r in model.left_out.items() if r == reason)
-        out.print(f"left out {safe(names)}: {safe(reason)}")
-    out.print(safe(model.sharing) + "\n")
-    out.print("[bold]Findings[/bold]" if found.findings else "[bold]No findings[/bold]")
-    for finding in found.findings:
-        out.print(f"- {safe(finding.severity)}: {safe(finding.text)}")
-    told = {finding.text for finding in found.findings}
-    for text in model.findings:
-        if text not in told:
-            out.print(f"- {safe(text)}")
-    if found.fewest is None:
-        return
-    out.print("\n[bold]The fewest resources that reproduce the figures[/bold]")
-    for sentence in found.fewest.sentences:
-        out.print(safe(sentence))
-
-
-def _document(found: Explanation) -> dict[str, Any]:
-    from topocal.solve.model import model_to_document
-
-    fewest = found.fewest
-    return {
-        "findings": [
-            {
-                "kind": str(f.kind),
-                "severity": str(f.severity),
-                "about": list(f.about),
-                "text": f.text,
-                "evidence": [{"name": s.name, "rate_Bps": s.rate_Bps} for s in f.evidence],
-            }
-            for f in found.findings
-        ],
-        "fewest": None
-        if fewest is None
-        else {
-            "status": str(fewest.status),
-            "resources": [
-                {"resource": c.resource, "capacity_Bps": c.capacity_Bps} for c in fewest.chosen
-            ],
-            "time_shared": list(fewest.time_shared),
-            "at_least": fewest.at_least,
-            "unique": fewest.unique,
-            "sentences": list(fewest.sentences),
-        },
-        "model": model_to_document(found.model),
-    }
 
 
 def _tell_patterns(model: Model, found: list[Speedup], size_bytes: float, as_json: bool) -> None:

@@ -1,0 +1,223 @@
+"""What was measured, in a few lines: the figures by kind, and what they cannot show.
+
+Always told, also where nothing is wrong: somebody who asks why a machine is slow wants to
+know first how fast it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from topocal.measure.patterns import PatternKind, kind_of
+from topocal.solve.evidence import Concurrent, Evidence, Pair, listed, span
+from topocal.solve.findings_levels import levels
+from topocal.solve.findings_links import pcie_states
+from topocal.solve.words import pairs_in_words, pattern_in_words, ranges
+from topocal.topo.resource import NodeKind, PathClass
+from topocal.topo.topology import Topology
+from topocal.topo.units import format_rate
+
+__all__ = ["blind_spot", "overview", "structure"]
+
+_MOST: Final = 4
+
+NARROW_BPS: Final = 8e9
+"""Less than what PCIe generation 3 x16 or any newer x8 passes to half: cards of this age that read
+less sit on narrow links."""
+
+LEAST_CARDS: Final = 4
+"""Two pairs without a common card need four."""
+
+
+def overview(evidence: Evidence) -> tuple[str, ...]:
+    """The figures by kind, each in a line."""
+    return (*_pairs(evidence), *_both_ways(evidence), *_several(evidence))
+
+
+def _pairs(evidence: Evidence) -> Iterator[str]:
+    by_kind: dict[str, list[Pair]] = defaultdict(list)
+    for pair in sorted(evidence.pair_rates_Bps):
+        by_kind[_way(evidence, pair)].append(pair)
+    for what, pairs in by_kind.items():
+        rates = [evidence.rates[p] for p in pairs]
+        if len(pairs) == 1:
+            yield f"{'->'.join(pairs[0])}: {span(rates)}"
+            continue
+        line = f"{len(pairs)} {what}, one at a time: {span(rates)}"
+        if by_class := _by_class(evidence, pairs):
+            line += f" ({by_class})"
+        elif len(found := levels(rates)) > 1:
+            line += f" ({_by_level(evidence, pairs, found)})"
+        yield line + _as_pcie(evidence, pairs)
+
+
+def _as_pcie(evidence: Evidence, pairs: Sequence[Pair]) -> str:
+    """Narrow links that would pass what the slowest pairs read; empty where some are fast."""
+    staged = evidence.no_peer or evidence.topology.graph.graph.get("peer_access") is False
+    rates = [evidence.rates[p] for p in pairs]
+    slowest = min(rates)
+    host = any(map(evidence.is_host, pairs[0]))
+    if (staged and not host) or max(rates) > NARROW_BPS:
+        return ""
+    states = pcie_states(slowest)
+    return f"; {format_rate(slowest)} is what PCIe {' or '.join(states)} passes" if states else ""
+
+
+def _way(evidence: Evidence, pair: Pair) -> str:
+    host = [evidence.is_host(end) for end in pair]
+    if all(host):
+        return "pairs of host memories"
+    if host[0]:
+        return "copies from the host"
+    return "copies to the host" if host[1] else "pairs"
+
+
+def _by_class(evidence: Evidence, pairs: Sequence[Pair]) -> str:
+    """Spans by path class, where a topology was given and has several."""
+    topology = evidence.topology
+    if NodeKind.GROUP in {kind for _, kind in topology.graph.nodes(data="kind")}:
+        return ""
+    routes = topology.routes(evidence.endpoints)
+    found: dict[int, list[float]] = defaultdict(list)
+    for pair in pairs:
+        code = int(routes.path_class.flat[routes.pair_index(*pair)])
+        found[code].append(evidence.rates[pair])
+    if len(found) < 2:
+        return ""
+    return "; ".join(f"{PathClass(code).name} {span(r)}" for code, r in sorted(found.items()))
+
+
+def _by_level(evidence: Evidence, pairs: Sequence[Pair], found: Sequence[Sequence[int]]) -> str:
+    parts = []
+    for level in found:
+        which = pairs_in_words([pairs[k] for k in level], evidence.endpoints)
+        parts.append(f"{span([evidence.rates[pairs[k]] for k in level])} {which}")
+    return "; ".join(parts[:_MOST]) + ("; …" if len(parts) > _MOST else "")
+
+
+def _both_ways(evidence: Evidence) -> Iterator[str]:
+    by_kind: dict[bool, dict[frozenset[str], Concurrent]] = {False: {}, True: {}}
+    for c in evidence.concurrent:
+        if kind_of(c.pattern) is PatternKind.BOTH_WAYS:
+            ends = c.pattern.pairs[0]
+            by_kind[any(map(evidence.is_host, ends))].setdefault(frozenset(ends), c)
+    for host, found in by_kind.items():
+        if not found:
+            continue
+        rates = [c.throughput_Bps for c in found.values()]
+        if len(found) == 1:
+            yield f"{next(iter(found.values())).pattern.name}: {span(rates)} in all"
+            continue
+        line = f"{len(found)} pairs{' with the host' * host}, both ways at once: "
+        line += f"{span(rates)} in all"
+        pairs = [sorted(c.pattern.pairs[0]) for c in found.values()]
+        both = [(a, b) for a, b in pairs]
+        if len(groups := levels(rates)) > 1:
+            parts = []
+            for level in groups:
+                mutual = [p for k in level for p in (both[k], both[k][::-1])]
+                which = pairs_in_words(mutual, evidence.endpoints)
+                parts.append(f"{span([rates[k] for k in level])} {which}")
+            line += f" ({'; '.join(parts[:_MOST])}{'; …' * (len(parts) > _MOST)})"
+        yield line
+
+
+def _several(evidence: Evidence) -> Iterator[str]:
+    found = [
+        c
+        for c in evidence.concurrent
+        if len(c.pattern.flows) > 1 and kind_of(c.pattern) is not PatternKind.BOTH_WAYS
+    ]
+    if not found:
+        return
+    shown = [f"{pattern_in_words(c.pattern)} {span([c.throughput_Bps])}" for c in found]
+    if len(found) <= _MOST:
+        yield f"several at once: {'; '.join(shown)} in all"
+        return
+    rates = [c.throughput_Bps for c in found]
+    yield f"{len(found)} patterns of several transfers at once: {span(rates)} in all"
+
+
+def blind_spot(evidence: Evidence) -> str:
+    """What no figure of one transfer at a time shows, and which pattern would; empty where
+    several were measured."""
+    cards = [e for e in evidence.endpoints if not evidence.is_host(e)]
+    several = any(len({n for p in c.pattern.pairs for n in p}) > 2 for c in evidence.concurrent)
+    if several or len(cards) < LEAST_CARDS:
+        return ""
+    return (
+        "Whether transfers share something shows only where several run at once, and none here "
+        f"did. Measure {_question(evidence, cards)} at once: less than twice one of them says so."
+    )
+
+
+def _question(evidence: Evidence, cards: Sequence[str]) -> str:
+    """Two pairs that would share an uplink if there is one: near to near, as far as can be."""
+    routes = evidence.topology.routes(tuple(cards))
+
+    def distance(a: str, b: str) -> int:
+        return int(routes.path_class.flat[routes.pair_index(a, b)])
+
+    everyone = {distance(a, b) for a in cards for b in cards if a != b}
+    if len(everyone) == 1:
+        half = len(cards) // 2
+        return listed([f"{cards[k]}->{cards[half + k]}" for k in (0, 1)])
+    first = cards[0]
+    partner = min((c for c in cards if c != first), key=lambda c: distance(first, c))
+    rest = [c for c in cards if c not in (first, partner)]
+    far = max(distance(first, c) for c in rest)
+    # The last of the farthest: tables number the cards by where they sit.
+    there = [c for c in rest if distance(first, c) == far]
+    middle = there[len(there) // 2 :] if len(there) > 3 else there
+    target = middle[0]
+    other = min((c for c in rest if c != target), key=lambda c: distance(target, c))
+    return listed([f"{first}->{target}", f"{partner}->{other}"])
+
+
+def structure(topology: Topology) -> tuple[str, ...]:
+    """Which cards sit together, in lines; for a topology of which nothing was measured."""
+    cards = topology.accelerators
+    if len(cards) < 2:
+        return (f"{len(cards)} card{'s' * (len(cards) != 1)}",)
+    routes = topology.routes(cards)
+    code = {
+        (a, b): int(routes.path_class.flat[routes.pair_index(a, b)])
+        for a in cards
+        for b in cards
+        if a != b
+    }
+    counts = Counter(PathClass(c).name for (a, b), c in code.items() if a < b)
+    shown = ", ".join(f"{n} {name}" for name, n in counts.items())
+    lines = [f"{len(cards)} cards; pairs by class: {shown}"]
+    fabric = _together(cards, code, PathClass.C2C)
+    if any(len(group) > 1 for group in fabric):
+        lines.append(f"joined by a fabric: {_in_groups(fabric)}")
+    for below, words in (
+        (PathClass.PXB, "behind one PCIe switch"),
+        (PathClass.NODE, "on a socket"),
+    ):
+        groups = _together(cards, {p: c for p, c in code.items() if c > PathClass.C2C}, below)
+        if any(len(group) > 1 for group in groups) and len(groups) > 1:
+            lines.append(f"{words}: {_in_groups(groups)}")
+    return tuple(lines)
+
+
+def _together(cards: Sequence[str], code: Mapping[Pair, int], most: PathClass) -> list[list[str]]:
+    """Cards in groups no farther from their first than a class."""
+    groups: list[list[str]] = []
+    for card in cards:
+        for group in groups:
+            if code.get((group[0], card), PathClass.NET) <= most:
+                group.append(card)
+                break
+        else:
+            groups.append([card])
+    return groups
+
+
+def _in_groups(groups: Sequence[Sequence[str]]) -> str:
+    several = [ranges(g) for g in groups if len(g) > 1]
+    alone = [g[0] for g in groups if len(g) == 1]
+    return "; ".join([*several, *([f"alone {ranges(alone)}"] if alone else [])])

@@ -1,0 +1,162 @@
+"""An explanation for people, and as JSON: the answer first, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from topocal.explaining import Part
+    from topocal.solve.evidence import Finding
+    from topocal.solve.explain import Explanation
+    from topocal.solve.minimum import Minimum
+    from topocal.solve.model import Model
+    from topocal.topo.topology import Topology
+
+__all__ = [
+    "explanation_document",
+    "findings_document",
+    "of_the_fit",
+    "tell_explanations",
+    "tell_findings",
+]
+
+
+def tell_explanations(
+    found: Sequence[Explanation], parts: Sequence[Part], notes: Sequence[str]
+) -> None:
+    """Print what was found of each part."""
+    from topocal.console import console, safe
+
+    out = console()
+    for k, (one, part) in enumerate(zip(found, parts, strict=True)):
+        if len(found) > 1:
+            out.print(f"{chr(10) * (k > 0)}[bold]== {safe(part.title)} ==[/bold]")
+        _tell_one(out, one)
+    shown = [
+        *notes,
+        *dict.fromkeys(n for one in found for n in (*one.model.notes, one.model.sharing)),
+    ]
+    _tell_notes(out, dict.fromkeys(shown))
+
+
+def _tell_one(out: Console, found: Explanation) -> None:
+    from topocal.console import safe
+
+    model = found.model
+    out.print("[bold]Measured[/bold]")
+    for line in found.overview:
+        out.print(f"- {safe(line)}")
+    out.print("\n[bold]Findings[/bold]")
+    texts = [(str(f.severity), f.text) for f in found.findings]
+    for severity, text in texts:
+        out.print(f"- [bold]{safe(severity)}[/bold]: {safe(text)}")
+    if not texts:
+        out.print("- nothing reads slower than its like, and no transfer loses by another")
+    for text in _left_out(model):
+        out.print(f"- left out of the fit: {safe(text)}")
+    for text in of_the_fit(found):
+        out.print(f"- {safe(text)}")
+    if found.blind_spot:
+        out.print(f"- {safe(found.blind_spot)}")
+    if found.fewest is not None:
+        out.print("\n[bold]The fewest resources that reproduce the figures[/bold]")
+        for sentence in found.fewest.sentences:
+            out.print(safe(sentence))
+
+
+def of_the_fit(found: Explanation) -> list[str]:
+    """What the fit says of itself and no finding says already."""
+    told = {f.text for f in found.findings}
+    if found.model.fading is not None:
+        told.add(found.model.fading.text)  # a finding, or else for a reason none
+    return [text for text in found.model.findings if text not in told]
+
+
+_LEFT_OUT_SHOWN = 3
+
+
+def _left_out(model: Model) -> list[str]:
+    """Each reason once, with what it is of; a few of many."""
+    found = []
+    for reason in dict.fromkeys(model.left_out.values()):
+        names = [n for n, r in model.left_out.items() if r == reason]
+        shown = ", ".join(names[:_LEFT_OUT_SHOWN])
+        more = f" and {len(names) - _LEFT_OUT_SHOWN} more" if len(names) > _LEFT_OUT_SHOWN else ""
+        found.append(f"{shown}{more}: {reason}")
+    if len(found) > _LEFT_OUT_SHOWN:
+        rest = len(found) - _LEFT_OUT_SHOWN
+        found[_LEFT_OUT_SHOWN:] = [f"and {rest} more, for reasons like these"]
+    return found
+
+
+def _tell_notes(out: Console, notes: Sequence[str] | dict[str, None]) -> None:
+    from topocal.console import safe
+
+    if notes:
+        out.print("\n[bold]Notes[/bold]")
+    for note in notes:
+        out.print(f"- {safe(note)}")
+
+
+def tell_findings(
+    findings: Sequence[Finding], machine: Topology | None, notes: Sequence[str]
+) -> None:
+    """Print findings where there is no model: collectives, costs, a topology alone."""
+    from topocal.console import console, safe
+    from topocal.solve.overview import structure
+
+    out = console()
+    if machine is not None:
+        out.print("[bold]The machine[/bold]")
+        for line in structure(machine):
+            out.print(f"- {safe(line)}")
+        out.print()
+    out.print("[bold]Findings[/bold]")
+    for f in findings:
+        out.print(f"- [bold]{safe(f.severity)}[/bold]: {safe(f.text)}")
+    if not findings:
+        out.print("- nothing that the topology alone shows; give measurements of its transfers")
+    _tell_notes(out, dict.fromkeys(notes))
+
+
+def findings_document(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Findings as JSON."""
+    return [
+        {
+            "kind": str(f.kind),
+            "severity": str(f.severity),
+            "about": list(f.about),
+            "text": f.text,
+            "evidence": [{"name": s.name, "rate_Bps": s.rate_Bps} for s in f.evidence],
+        }
+        for f in findings
+    ]
+
+
+def explanation_document(found: Explanation) -> dict[str, Any]:
+    """An explanation as JSON."""
+    from topocal.solve.model import model_to_document
+
+    return {
+        "measured": list(found.overview),
+        "findings": findings_document(found.findings),
+        "blind_spot": found.blind_spot,
+        "fewest": None if found.fewest is None else _fewest_document(found.fewest),
+        "model": model_to_document(found.model),
+    }
+
+
+def _fewest_document(fewest: Minimum) -> dict[str, Any]:
+    return {
+        "status": str(fewest.status),
+        "resources": [
+            {"resource": c.resource, "capacity_Bps": c.capacity_Bps} for c in fewest.chosen
+        ],
+        "time_shared": list(fewest.time_shared),
+        "at_least": fewest.at_least,
+        "unique": fewest.unique,
+        "sentences": list(fewest.sentences),
+    }
