@@ -115,6 +115,22 @@ gpu_all_to_gpu_all_write_by_sm 60.0
     "simple-p2p": "[simpleP2P] - Starting...\n"
     "> Peer access from A (GPU0) -> A (GPU1) : Yes\n"
     "cudaMemcpyPeer / cudaMemcpy between GPU0 and GPU1: 19.87GB/s\n",
+    "osu": "# OSU MPI-CUDA Bandwidth Test v5.6.2\n"
+    "# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)\n"
+    "# Size      Bandwidth (MB/s)\n65536   5000.00\n4194304   20000.00\n",
+    "imb": "#---------------\n# Benchmarking PingPong\n# #processes = 2\n#---------------\n"
+    "       #bytes #repetitions      t[usec]   Mbytes/sec\n"
+    "            0         1000         1.00         0.00\n"
+    "      4194304           10       400.00     10485.76\n",
+    "perftest": "                    RDMA_Write BW Test\n Device         : mlx5_0\n"
+    " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
+    " 65536      5000             11700.00            11600.00   0.185\n",
+    "mpigraph": "START mpiGraph v1.4\nSend\tn0:0\tn1:1\t\n"
+    "n0:0 to\t0\t10000\t\nn1:1 to\t11000\t0\t\n"
+    "Recv\tn0:0\tn1:1\t\nn0:0 from\t0\t10000\t\nn1:1 from\t11000\t0\t\nEND mpiGraph\n",
+    "rvs": "[RESULT] [ 96.1] [one] p2p-bandwidth  [1/2] 7 3  bidirectional: false  10.0 GBps\n"
+    "[RESULT] [ 96.2] [one] p2p-bandwidth  [1/2] 7 3  bidirectional: true  16.0 GBps\n",
+    "pair-lines": "GPU 0 -> GPU 1: 24.5 GB/s\nGPU 1 -> GPU 0: 12.5 GB/s\n",
     "shift-rates": "+1: 50 GB/s avg (200 total)\n+2: 25.5 GB/s avg\n",
     "rate-table": "name,flows,kind,size,total_GBs,note\n"
     "a,0>4;1>5,p2p_write,1MiB,54,\nb,0->1,h2d,,3-4,\n",
