@@ -110,6 +110,12 @@ def test_peer_access_that_makes_copies_slower_is_told(
     assert all("9.9 GB/s, without it at 22.2 GB/s" in n for n in notes)
 
 
+def test_columns_may_be_named() -> None:
+    text = one_way("Enabled", 20.0, 21.0).replace("     0      1 \n", "   GPU 0   GPU 1 \n")
+    for lines, names in (("", "gpu0->gpu1"), ("$ export CUDA_VISIBLE_DEVICES=4,2\n", "gpu4->gpu2")):
+        assert rates(parse_p2p_bandwidth(lines + text, file="x").best())[names] == [20.0]
+
+
 def test_a_pair_without_peer_access_does_not_make_peers_slow() -> None:
     text = (
         "Device=0 CANNOT Access Peer Device=1\n"

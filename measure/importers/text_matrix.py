@@ -199,6 +199,10 @@ def read_matrix(
         if match is None:
             break
         name, arrow = device_name(match[1], match[2]), (match[3] or "").lower()
+        if name not in known:
+            # Columns may be named where rows are numbered, and the other way round.
+            other = name.removeprefix("gpu") if name.startswith("gpu") else f"gpu{name}"
+            name = other if other in known else name
         words = line[match.end() :].split()
         units = [word for word in words if _UNIT.fullmatch(word)]
         if units:

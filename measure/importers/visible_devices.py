@@ -16,6 +16,7 @@ _SET: Final = re.compile(
     r"\bCUDA_VISIBLE_DEVICES[ \t]{0,4}=[ \t]{0,4}[\"']?"
     r"([0-9]{1,4}(?:,[ ]?[0-9]{1,4}){0,255})[\"']?(?=[\s;&)\"'`]|$)"
 )
+_GPU: Final = re.compile(r"(?:gpu)?([0-9]{1,6})")
 _UNSET: Final = re.compile(r"\bunset[ \t]{1,8}CUDA_VISIBLE_DEVICES\b")
 _COMMAND: Final = re.compile(
     r"(?:^|[\s/])(?:p2pBandwidthLatencyTest|simpleP2P|bandwidthTest|nvbandwidth|[a-z_]{2,20}_perf)"
@@ -61,6 +62,11 @@ class VisibleDevices:
         >>> seen = VisibleDevices()
         >>> seen.read("$ export CUDA_VISIBLE_DEVICES=2,3"), seen.of("1"), seen.of("7")
         (True, '3', '7')
+        >>> seen.of("gpu1"), seen.of("cpu0")
+        ('3', 'cpu0')
         """
-        bare = int(number)
+        named = _GPU.fullmatch(number)
+        if named is None:
+            return number
+        bare = int(named[1])
         return self.numbers[bare] if bare < len(self.numbers) else str(bare)
