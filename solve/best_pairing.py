@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topocal.solve.convex import solve_convex
+from topocal.solve.modeller import cvxpy
 from topocal.topo.errors import SolverError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def best_pairing_s(costs: PairCosts, sent: Floats | None, received: Floats | Non
     sent, received
         Shape (n,): bytes by process; ``None``: not known.
     """
-    import cvxpy as cp
+    cp = cvxpy()
 
     n = len(costs.endpoints)
     total = float(max(side.sum() for side in (sent, received) if side is not None))

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from topocal.solve.kkt import optimality_error
+from topocal.solve.modeller import cvxpy
 from topocal.topo.errors import SolverError
 
 __all__ = ["OPTIMAL_WITHIN", "solve_convex"]
@@ -37,7 +38,7 @@ def solve_convex(problem: Any, what: str) -> None:
     SolverError
         When no solver returns an optimum with a finite objective.
     """
-    import cvxpy as cp
+    cp = cvxpy()
 
     tried = []
     for solver in (cp.CLARABEL, cp.SCS):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled, inlined
+from topocal.topo.jit import compiled_when_long, inlined, passes
 
 __all__ = ["sweep"]
 
@@ -55,7 +55,7 @@ def _two_largest(
     first[s], second[s], holder[s] = top, next_top, column
 
 
-@compiled
+@compiled_when_long(passes(2))
 def sweep(
     wanted: _I,
     row_ptr: _I32,

@@ -8,10 +8,12 @@ shares and its overlap factor), hence the factor there.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled
+from topocal.topo.jit import compiled_when_long, passes
 
 __all__ = ["gather"]
 
@@ -24,7 +26,7 @@ WIDTH = 8.0
 """A row further below the busiest than this, in widths of the assignment, has no part in it."""
 
 
-@compiled
+@compiled_when_long(passes(1))
 def gather(
     indptr: _I32,
     column: _I32,
@@ -74,14 +76,14 @@ def gather(
             if values[k - begin] >= edge:
                 gap = (top - load[k] - x[column[k]]) * sharp
                 if gap < WIDTH:
-                    near[count], parts[count] = k, np.exp(-gap)
+                    near[count], parts[count] = k, math.exp(-gap)
                     total += parts[count]
                     count += 1
         capacities = count
         for e in range(engine_ptr[s], engine_ptr[s + 1]):
             gap = (top - engine_busy[e]) * sharp
             if gap < WIDTH:
-                near[count], parts[count] = e, np.exp(-gap)
+                near[count], parts[count] = e, math.exp(-gap)
                 total += parts[count]
                 count += 1
         error = (top - log_seconds[s]) * inverse

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 
 from topocal.measure.samples import Measurements
 from topocal.solve.consistency import NOISE_FLOOR
@@ -74,9 +73,7 @@ def _nearest(table: NDArray[np.float64]) -> list[NDArray[np.int64]]:
     found = []
     for apart in (np.nanmax(rate) - rate, rate - np.nanmin(rate)):
         np.fill_diagonal(apart, 0.0)
-        tree = linkage(squareform(apart, checks=False), "average")
-        for count in range(2, min(n // 2, MOST_GROUPS) + 1):
-            found.append(np.asarray(fcluster(tree, count, "maxclust"), dtype=np.int64))
+        found += _cut(apart, "maxclust", range(2, min(n // 2, MOST_GROUPS) + 1))
     return found
 
 
@@ -99,8 +96,20 @@ def _cluster_votes(lines: list[NDArray[np.float64]]) -> NDArray[np.int64]:
     # Without a vote on a pair, nothing says that they are apart.
     apart = np.where(votes > 0, 1 - together / np.maximum(votes, 1), 0.0)
     np.fill_diagonal(apart, 0.0)
+    (found,) = _cut(apart, "distance", [0.5])
+    return found
+
+
+def _cut(
+    apart: NDArray[np.float64], by: Literal["maxclust", "distance"], at: Iterable[float]
+) -> list[NDArray[np.int64]]:
+    """Group numbers by average linkage, for each place to cut the tree."""
+    # Slow to load, and of no use where there is a topology.
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
     tree = linkage(squareform(apart, checks=False), "average")
-    return np.asarray(fcluster(tree, 0.5, "distance"), dtype=np.int64)
+    return [np.asarray(fcluster(tree, place, by), dtype=np.int64) for place in at]
 
 
 def _information(table: NDArray[np.float64], labels: NDArray[np.int64]) -> float:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from topocal.solve.modeller import cvxpy
 from topocal.topo.errors import SolverError
 
 __all__ = ["Outcome", "ProgramStatus", "relative_gap", "solve_integer"]
@@ -113,7 +114,7 @@ def solve_integer(
     SolverError
         When the solver fails, or returns what is no solution or contradicts its bound.
     """
-    import cvxpy as cp
+    cp = cvxpy()
 
     _print_no_banner()
     begin = time.perf_counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled
+from topocal.topo.jit import compiled_when_long, passes
 
 __all__ = ["count_rivals", "list_rivals"]
 
@@ -14,7 +14,7 @@ _I = NDArray[np.int64]
 _I32 = NDArray[np.int32]
 
 
-@compiled
+@compiled_when_long(passes(1))
 def count_rivals(
     indptr: _I32, column: _I32, load: _F, slowest: _F, asked: _I, top: _I, least: _F, counts: _I
 ) -> None:
@@ -31,7 +31,7 @@ def count_rivals(
         counts[a] = found
 
 
-@compiled
+@compiled_when_long(passes(1))
 def list_rivals(
     indptr: _I32, column: _I32, load: _F, slowest: _F, asked: _I, top: _I, least: _F, rivals: _I32
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled, inlined
+from topocal.topo.jit import compiled_when_long, inlined, passes
 
 __all__ = ["prefer_time"]
 
@@ -43,7 +43,7 @@ def _misfit(
     return float(cost)
 
 
-@compiled
+@compiled_when_long(passes(20))
 def prefer_time(
     engine: _I,
     port: _I,

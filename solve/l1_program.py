@@ -25,6 +25,7 @@ from scipy.sparse import coo_array
 
 from topocal.solve.integer import Outcome, ProgramStatus, solve_integer
 from topocal.solve.l1_presolve import TIE, Part, Reduced
+from topocal.solve.modeller import cvxpy
 from topocal.topo.errors import SolverError
 
 __all__ = ["SOLVER_GAP", "Search"]
@@ -80,7 +81,7 @@ class Search:
         self, parts: Sequence[Part], time_limit_s: float, found: Floats
     ) -> tuple[Outcome, float]:
         """Solve the program of some parts and write its x into ``found``."""
-        import cvxpy as cp
+        cp = cvxpy()
 
         reduced = self._reduced
         groups = np.concatenate([p.groups for p in parts])
@@ -108,7 +109,7 @@ class Search:
     def _program(self, groups: Ints, entries: Ints, columns: Ints) -> tuple[Any, list[Any], Any]:
         """Costs above the resting cost of each group, by how far above (``over``) and below
         (``under``) its resting prediction it comes out."""
-        import cvxpy as cp
+        cp = cvxpy()
 
         reduced, system = self._reduced, self._reduced.system
         row, column, load = system.row, system.column, system.load
@@ -196,6 +197,6 @@ class Search:
 
 def _lines(slope: Floats, amount: Any, level: Floats) -> Any:
     """``slope * amount + level`` of cvxpy expressions."""
-    import cvxpy as cp
+    cp = cvxpy()
 
     return cp.multiply(slope, amount) + level

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from topocal.solve.integer import ProgramStatus, solve_integer
 from topocal.solve.minimum_program import Choice, Program
+from topocal.solve.modeller import cvxpy
 from topocal.topo.errors import SolverError
 
 __all__ = ["SLACK", "Evaluated", "evaluate", "is_explanation", "settle"]
@@ -108,7 +109,7 @@ def settle(program: Program, choice: Choice) -> Choice:
 
     A linear program: what is busiest where stays as it is.
     """
-    import cvxpy as cp
+    cp = cvxpy()
 
     first = evaluate(program, choice)
     demands = program.demands
@@ -175,7 +176,7 @@ def _engine_times(
     place: dict[int, int],
 ) -> list[Any]:
     """Time-shared receivers in the program of :func:`settle`."""
-    import cvxpy as cp
+    cp = cvxpy()
 
     demands, engines = program.demands, program.demands.engines
     assert engines is not None

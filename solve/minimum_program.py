@@ -29,6 +29,7 @@ from scipy.sparse import coo_array, csr_array
 
 from topocal.solve.demands import Demands
 from topocal.solve.integer import Outcome, ProgramStatus, solve_integer
+from topocal.solve.modeller import cvxpy
 
 __all__ = ["Choice", "Need", "Program", "slowest_allowed"]
 
@@ -236,7 +237,7 @@ class Program:
         other_than
             Solutions that are excluded, and all that contain them.
         """
-        import cvxpy as cp
+        cp = cvxpy()
 
         if self.hopeless or self.overfull:
             nothing = Outcome(
@@ -294,7 +295,7 @@ class Program:
 
     def _cover(self, chosen: Any) -> list[Any]:
         """Every need has a chosen resource; of "some one of these", one scenario does."""
-        import cvxpy as cp
+        cp = cvxpy()
 
         sure = [n for n in self.needs if n.one_of < 0]
         constraints = [_sums([n.columns for n in sure], len(self.slowest)) @ chosen >= 1]
@@ -313,7 +314,7 @@ class Program:
 
     def _full(self, chosen: Any, constraints: list[Any]) -> tuple[Any, Any]:
         """Everything; appends to ``constraints``, returns slowness and receivers."""
-        import cvxpy as cp
+        cp = cvxpy()
 
         slowness = cp.Variable(len(self.slowest), bounds=[0, 1])
         constraints.append(slowness <= chosen)
@@ -341,7 +342,7 @@ class Program:
 
     def _pair_times(self, chosen: Any, slowness: Any, alone: Any) -> list[Any]:
         """Each pair takes what its slowest chosen resource takes."""
-        import cvxpy as cp
+        cp = cvxpy()
 
         row, column, busy = self._pair_row, self._pair_column, self._pair_busy
         # What cannot reach the least that the pair takes anyway says nothing.
@@ -378,7 +379,7 @@ class Program:
         time_shared: Any,
     ) -> list[Any]:
         """Where a scenario is the one that is fast enough, nothing in it is too slow."""
-        import cvxpy as cp
+        cp = cvxpy()
 
         found = []
         limit = self.demands.any_of[group]
@@ -412,7 +413,7 @@ class Program:
         time_shared: Any,
     ) -> list[Any]:
         """Every need has something that takes long enough."""
-        import cvxpy as cp
+        cp = cvxpy()
 
         found: list[Any] = []
         busy_at = {

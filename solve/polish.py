@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from topocal.solve.convex import solve_convex
 from topocal.solve.cost import HUBER, Cost, Estimate, predict_log_seconds
 from topocal.solve.estimate import soft_slopes
+from topocal.solve.modeller import cvxpy
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows
 
@@ -62,7 +63,7 @@ def _convex_step(
     cost: Cost, x: NDArray[np.float64], log_kappa: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The minimiser of the convex model of the cost, as a step."""
-    import cvxpy as cp
+    cp = cvxpy()
 
     # Unknowns are in units of the noise, so that every number in the program is of order
     # one whatever the machine's speed.

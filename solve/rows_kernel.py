@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled
+from topocal.topo.jit import compiled_when_long, passes
 
 __all__ = [
     "chosen",
@@ -23,7 +25,7 @@ _I = NDArray[np.int64]
 _I32 = NDArray[np.int32]
 
 
-@compiled
+@compiled_when_long(passes(1))
 def largest(indptr: _I32, column: _I32, value: _F, x: _F) -> _F:
     """Largest ``value + x`` of each row; -inf for an empty row."""
     found = np.full(len(indptr) - 1, -np.inf)
@@ -35,7 +37,7 @@ def largest(indptr: _I32, column: _I32, value: _F, x: _F) -> _F:
     return found
 
 
-@compiled
+@compiled_when_long(passes(2))
 def first_largest(indptr: _I32, column: _I32, value: _F, x: _F, tie: float) -> _I:
     """Position of the first entry of each row that is within ``tie`` of its largest
     ``value + x``; -1 for a row that is empty or has no finite one."""
@@ -53,7 +55,7 @@ def first_largest(indptr: _I32, column: _I32, value: _F, x: _F, tie: float) -> _
     return found
 
 
-@compiled
+@compiled_when_long(passes(1))
 def top_two(
     indptr: _I32, column: _I32, value: _F, x: _F, first: _F, second: _F, holder: _I32
 ) -> None:
@@ -69,7 +71,7 @@ def top_two(
         first[row], second[row], holder[row] = top, next_top, at
 
 
-@compiled
+@compiled_when_long(passes(1))
 def chosen(
     indptr: _I32,
     column: _I32,
@@ -90,7 +92,7 @@ def chosen(
     new_indptr[len(indptr) - 1] = at
 
 
-@compiled
+@compiled_when_long(passes(1))
 def largest_of_column(indptr: _I32, column: _I32, of_row: _F, found: _F) -> None:
     """Raise each column's figure to the largest of its rows."""
     for row in range(len(indptr) - 1):
@@ -98,7 +100,7 @@ def largest_of_column(indptr: _I32, column: _I32, of_row: _F, found: _F) -> None
             found[column[k]] = max(found[column[k]], of_row[row])
 
 
-@compiled
+@compiled_when_long(passes(1))
 def least_slack(indptr: _I32, column: _I32, value: _F, y: _F, bound: _F) -> None:
     """Lower each column's bound to the least ``y - value`` of its rows."""
     for row in range(len(indptr) - 1):
@@ -106,7 +108,7 @@ def least_slack(indptr: _I32, column: _I32, value: _F, y: _F, bound: _F) -> None
             bound[column[k]] = min(bound[column[k]], y[row] - value[k])
 
 
-@compiled
+@compiled_when_long(passes(3))
 def engine_times(
     indptr: _I, pair: _I, log_bytes: _F, side: _I, solo: _F, log_kappa: _F, busy: _F, share: _F
 ) -> None:
@@ -126,8 +128,8 @@ def engine_times(
             continue
         total = 0.0
         for k in range(indptr[row], indptr[row + 1]):
-            share[k] = np.exp(log_bytes[k] + solo[pair[k]] - top)
+            share[k] = math.exp(log_bytes[k] + solo[pair[k]] - top)
             total += share[k]
         for k in range(indptr[row], indptr[row + 1]):
             share[k] /= total
-        busy[row] = log_kappa[side[row]] + top + np.log(total)
+        busy[row] = log_kappa[side[row]] + top + math.log(total)

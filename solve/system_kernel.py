@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled, inlined
+from topocal.topo.jit import compiled_when_long, inlined, passes
 
 __all__ = [
     "CAPACITY",
@@ -75,7 +75,7 @@ def _gather(
     return count
 
 
-@compiled
+@compiled_when_long(passes(2))
 def count_loads(
     flow_ptr: _I,
     pair: _I32,
@@ -110,7 +110,7 @@ def count_loads(
             flows[column] = 0
 
 
-@compiled
+@compiled_when_long(passes(3))
 def fill_loads(
     flow_ptr: _I,
     pair: _I32,
@@ -177,7 +177,7 @@ def fill_loads(
             flows[touched[k]] = 0
 
 
-@compiled
+@compiled_when_long(passes(2))
 def ranked(
     indptr: _I32,
     column: _I32,
@@ -207,7 +207,7 @@ def ranked(
     new_indptr[len(indptr) - 1] = at
 
 
-@compiled
+@compiled_when_long(passes(3))
 def column_keys(indptr: _I32, column: _I32, value: _F, key: _F, counts: _I, sums: _F) -> None:
     """Of every column: its entries, and their sum of (2 + value) times the row's key, in order
     of row."""

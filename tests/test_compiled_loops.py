@@ -6,19 +6,31 @@ import copy
 import subprocess
 import sys
 from collections import Counter
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+import topocal as tc
 from topocal.measure.ceilings import feeding
 from topocal.measure.design import design
+from topocal.measure.samples import Measurements
 from topocal.measure.setting import Setting
+from topocal.measure.simulated import time_patterns
+from topocal.solve import hypotheses
+from topocal.solve.fit import fit
+from topocal.solve.pair_costs import PairCosts
+from topocal.solve.policy.assign import assign
+from topocal.solve.policy.baselines import BASELINES, baseline
+from topocal.solve.policy.requests import Request
+from topocal.solve.policy.table import table_of
 from topocal.topo import jit
 from topocal.topo.busiest import busiest
 from topocal.topo.capacities import Capacities
@@ -29,6 +41,8 @@ from topocal.topo.machines import random_cluster, random_pcie_tree
 from topocal.topo.resource import Resource, Sharing, Use
 from topocal.topo.topology import Topology
 
+ROOT = Path(__file__).parents[1]
+B70 = ROOT / "examples" / "b70"
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -170,6 +184,75 @@ def test_plans_call_every_loop_of_the_design() -> None:
     expected = {"grow", "grow_contrast", "second_of_two", "weigh", "both_ways_value"}
     found = sum((plan_both_ways(seed) for seed in (1, 2, 3)), Counter[str]())
     assert expected | {"dominators", "feeders", "load_entries"} == set(found)
+
+
+def fit_both_ways(topology: Topology, measured: Measurements) -> Counter[str]:
+    patched, both = both_ways()
+    # Both ways of telling time-shared endpoints from others, which is chosen by size.
+    with patched:
+        fit(measured, topology)
+        with patch.object(hypotheses, "MOST_OBSERVATIONS", 0):
+            fit(measured, topology)
+    return both.calls
+
+
+@settings(deadline=None, max_examples=10)
+@given(SEEDS)
+def test_fits(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    topology = machine(seed)
+    patterns = [
+        Pattern(flows=these)
+        for these in (flows(topology, rng) for _ in range(30))
+        if all(f.source != f.destination and f.size_bytes and not f.start_s for f in these)
+    ]
+    truth = Capacities.of(topology, default_Bps=1e10)
+    assume(patterns)
+    measured = time_patterns(topology, patterns, truth, noise=0.02, rng=rng)
+    assert fit_both_ways(topology, measured)
+
+
+def test_fits_and_assignments_call_every_loop_of_the_solver() -> None:
+    measured = tc.read_tables([str(B70 / "pairs.csv"), str(B70 / "fans.csv")])
+    called = fit_both_ways(tc.machines.b70(), measured)
+    model = fit(measured, tc.machines.b70())
+    asked = [
+        Request(
+            parameter=str(k),
+            target=f"gpu{k}",
+            holders=tuple(f"gpu{j}" for j in range(8) if j != k)[: 2 + k % 3],
+            origin=(0, 0),
+            shape=(1024 + k, 64),
+            element_bytes=2,
+        )
+        for k in range(8)
+    ]
+    patched, both = both_ways()
+    with patched:
+        assign(PairCosts.of(model), asked, split=False)
+        for name in BASELINES:
+            costs = PairCosts.of(model)
+            baseline(name, costs, table_of(costs, asked))
+    wanted = {name for name in may_be_python() if ".solve." in name}
+    # `online` has called that one, as Python and compiled.
+    wanted.remove("topocal.solve.policy.baseline_kernel.choose")
+    assert wanted - (called + both.calls).keys() == set()
+
+
+def may_be_python() -> set[str]:
+    """All kernels that tell their steps."""
+    found = set()
+    for path in (ROOT / layer for layer in ("topo", "measure", "solve")):
+        for file in path.rglob("*_kernel.py"):
+            module = import_module(
+                ".".join(("topocal", *file.relative_to(ROOT).with_suffix("").parts))
+            )
+            found |= {
+                f"{value.__module__}.{value.__qualname__}"
+                for value in vars(module).values()
+                if isinstance(value, jit.Kernel) and value._steps is not None
+            }
+    return found
 
 
 @settings(deadline=None, max_examples=100)

@@ -96,7 +96,7 @@ def _loads(
 
 def _steps(columns: int, source: _I, *others: _I) -> int:
     indices = others[6]
-    return 10 * (len(source) + len(indices))
+    return 5 * (len(source) + len(indices))
 
 
 @compiled_when_long(_steps)

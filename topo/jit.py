@@ -29,13 +29,13 @@ from typing import Any, ClassVar, Final, TypeVar, cast
 
 import numpy as np
 
-__all__ = ["Kernel", "compiled", "compiled_when_long", "inlined"]
+__all__ = ["Kernel", "compiled", "compiled_when_long", "inlined", "passes"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_WORTH_LOADING: Final = 150_000
+_WORTH_LOADING: Final = 400_000
 """Steps, of about a microsecond each in Python, that all kernels together do as Python before
-numba is loaded: less than what that takes."""
+numba is loaded: less than what it takes to load that and a dozen of them."""
 
 _WORTH_LOADING_ONE: Final = 20_000
 """Steps that each kernel does as Python once numba is there: what it takes to load its code."""
@@ -139,6 +139,15 @@ def compiled_when_long(steps: Callable[..., int]) -> Callable[[Function], Functi
         return cast(Function, Kernel(function, _compile, steps))
 
     return decorate
+
+
+def passes(count: int) -> Callable[..., int]:
+    """Steps of a kernel that goes through the arrays that it is given so many times."""
+
+    def steps(*arguments: object) -> int:
+        return count * sum(a.size for a in arguments if isinstance(a, np.ndarray))
+
+    return steps
 
 
 def inlined(function: Function) -> Function:

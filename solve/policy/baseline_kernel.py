@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled
+from topocal.topo.jit import compiled_when_long, passes
 
 __all__ = ["choose", "least_loaded", "online", "per_request"]
 
@@ -13,7 +13,7 @@ _F = NDArray[np.float64]
 _I = NDArray[np.int64]
 
 
-@compiled
+@compiled_when_long(passes(3))
 def least_loaded(group: _I, size: _F, start: _I, holder: _I, sent: _F, held: _I) -> None:
     """Each request to the holder that has sent the fewest bytes so far, the lowest of equals."""
     for k in range(len(group)):
@@ -25,7 +25,7 @@ def least_loaded(group: _I, size: _F, start: _I, holder: _I, sent: _F, held: _I)
         held[k] = best
 
 
-@compiled
+@compiled_when_long(passes(10))
 def per_request(
     group: _I,
     size: _F,
@@ -56,7 +56,7 @@ def per_request(
             load[pair_row[line]] += size[k] * pair_cost[line]
 
 
-@compiled
+@compiled_when_long(passes(10))
 def choose(
     pairs: _I, size: float, pair_ptr: _I, pair_row: _I, pair_cost: _F, load: _F, top: float
 ) -> int:
@@ -84,7 +84,7 @@ def choose(
     return best
 
 
-@compiled
+@compiled_when_long(passes(20))
 def online(
     group: _I,
     size: _F,

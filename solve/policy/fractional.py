@@ -26,6 +26,7 @@ from scipy.sparse import csr_array, diags_array
 
 from topocal.solve.convex import solve_convex
 from topocal.solve.integer import solve_integer
+from topocal.solve.modeller import cvxpy
 from topocal.solve.policy.choice import Choice
 from topocal.topo.errors import SolverError
 
@@ -101,7 +102,7 @@ def least_busy(choice: Choice) -> Fractional:
     simple = min((choice.even, choice.quickest), key=choice.busiest_s)
     if choice.busiest_s(simple) <= fixed_s:
         return Fractional(simple, fixed_s, fixed_s)
-    import cvxpy as cp
+    cp = cvxpy()
 
     scaled = _scaled(choice)
     shares, busiest = cp.Variable(len(scaled.kept), nonneg=True), cp.Variable()
@@ -182,7 +183,7 @@ def _proven(choice: Choice, weight: Floats) -> float:
 
 
 def _second(choice: Choice, best: Fractional, *, even: bool) -> Floats | None:
-    import cvxpy as cp
+    cp = cvxpy()
 
     if not len(choice.groups) or best.busiest_s <= 0:
         return None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from topocal.solve.integer import solve_integer
+from topocal.solve.modeller import cvxpy
 from topocal.solve.policy.choice import Choice
 from topocal.solve.policy.rounding import Regions
 from topocal.topo.errors import SolverError
@@ -44,7 +45,7 @@ def least_busy_whole(choice: Choice, regions: Regions) -> Ints | None:
     lengths = np.diff(choice.start)[kinds[:, 0]]
     if int(lengths.sum()) > MOST_UNKNOWNS:
         return None
-    import cvxpy as cp
+    cp = cvxpy()
 
     kind = np.repeat(np.arange(len(kinds)), lengths)
     first = np.repeat(np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled, inlined
+from topocal.topo.jit import compiled_when_long, inlined, passes
 
 __all__ = ["descend", "fill"]
 
@@ -17,7 +17,7 @@ _F = NDArray[np.float64]
 _I = NDArray[np.int64]
 
 
-@compiled
+@compiled_when_long(passes(3))
 def fill(order: _I, group: _I, size: _F, start: _I, quota: _F, held: _I) -> None:
     """Give each request, in ``order``, to the holder of its group that lacks most of its quota.
 
@@ -41,7 +41,7 @@ def _steep(load: float, squarings: int) -> float:
     return load
 
 
-@compiled
+@compiled_when_long(passes(10))
 def descend(
     order: _I,
     group: _I,
