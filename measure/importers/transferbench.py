@@ -5,6 +5,7 @@ one copy at a time from the row's memory to the column's, averaged; in the secon
 directions of a pair at once, ``->`` and ``<-`` the bytes of each over its own time and
 ``<->`` their sum.  The pattern takes as long as the slower one.  CPU numbers are NUMA nodes.
 Tables may be printed as CSV, and rows ``min``, ``max`` and ``sd`` may stand between them.
+``podp2p`` does the same over several ranks, each a node of its own here.
 ``a2a`` copies between all pairs at once; ``scaling`` copies from one GPU to
 each other memory with ever more compute units, of which the best counts.  Lines of single
 transfers: :mod:`topocal.measure.importers.transferbench_transfers`.
@@ -20,6 +21,7 @@ from topocal.measure.importers.figures import alone, finishing, in_order, is_rat
 from topocal.measure.importers.imported import Draft, Imported
 from topocal.measure.importers.importer import Importer
 from topocal.measure.importers.text_matrix import Matrix, MatrixRow, header_names, read_matrix
+from topocal.measure.importers.transferbench_ranks import read_rank_table
 from topocal.measure.importers.transferbench_transfers import (
     Transfers,
     add_all_to_all,
@@ -46,6 +48,7 @@ _SCALING_HEADER: Final = re.compile(
 )
 _COLUMN: Final = re.compile(r"(CPU|GPU)\s?([0-9]{1,4})")
 _CSV_HEADER: Final = re.compile(r"Test#,Transfer#,NumBytes,Src,Exe,Dst")
+_PARALLEL: Final = re.compile(r"^PARALLEL_LVL\s{1,20}=?\s{0,20}[1-9]", re.M)
 _LOOK_AHEAD: Final = 4
 _ENGINES: Final = {"GFX": "kernel", "DMA": "copy engine"}
 
@@ -101,13 +104,17 @@ def parse_transferbench(text: str, *, file: str) -> Imported:
         if title[1] in seen:
             run, seen = run + 1, set()
         seen.add(title[1])
-        found = _table_below(lines, at, draft.file)
+        found = read_rank_table(lines, at, file=file) or _table_below(lines, at, file)
         if found is None:
             draft.note(f"line {at}: no table follows")
             continue
         matrix, at = found
         _add(draft, title, matrix, size, run)
     transfers.finish()
+    if _PARALLEL.search(text) is not None:
+        draft.note(
+            "pairs of nodes ran at the same time (PARALLEL_LVL): what they share is in the figures"
+        )
     draft.prefer_one_run()
     return draft.done()
 

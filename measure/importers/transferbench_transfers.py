@@ -3,8 +3,10 @@
 What the figures are (client/Utilities.hpp and client/Presets in ROCm/TransferBench): all
 transfers of a test start together; the rate of each is its bytes over its own time.
 ``G0 -> G000:008 -> G1`` is source memory, executor and destination memory: ``G``, ``F`` and
-``M`` are a GPU's memory, ``C``, ``B``, ``U`` and ``P`` a NUMA node's, ``N`` is none;
-executor ``G`` is a kernel, ``D`` a copy engine, ``C`` a processor, ``N`` and ``I`` a NIC.
+``M`` are a GPU's memory, ``C``, ``B``, ``D``, ``H``, ``K`` and ``P`` a NUMA node's, ``N`` is
+none; ``U`` was host memory up to version 1.65 and is a GPU's since, so it is taken for neither
+where the version is not shown.  ``R1G0`` is of rank 1.  Executor ``G`` is a kernel, ``D`` a copy
+engine, ``C`` a processor, ``N`` and ``I`` a NIC.
 The line ``Aggregate`` has the bytes of the whole test: where a paste leaves out transfers,
 it does not match, and what ran at once is not known.
 
@@ -45,10 +47,13 @@ _TOTAL: Final = re.compile(
     r"\s{1,16}([0-9]{1,18})\s{0,4}bytes"
 )
 _MEMORY: Final = re.compile(r"(?:R([0-9]{1,4}))?([A-Z])([0-9]{1,4})")
-_EXECUTOR: Final = re.compile(r"(?:R[0-9]{1,4})?(GPU|DMA|CPU|NIC|[A-Z])([0-9]{1,4})")
+_EXECUTOR: Final = re.compile(r"(?:R([0-9]{1,4}))?(GPU|DMA|CPU|NIC|[A-Z])([0-9]{1,4})")
 _GPU_MEMORY: Final = "GFM"
-_HOST_MEMORY: Final = "CBUPH"
-_ENGINES: Final = {"G": "kernel", "D": "copy engine", "C": "processor"}
+_HOST_MEMORY: Final = "CBPHDK"
+_VERSION: Final = re.compile(r"TransferBench v([0-9]{1,3})\.([0-9]{1,4})")
+_U_IS_A_GPU: Final = (1, 66)
+_ENGINES: Final = {"G": "kernel", "D": "copy engine", "C": "processor", "N": "NIC", "I": "NIC"}
+_NICS: Final = ("N", "I")
 _MOST: Final = 100_000
 
 
@@ -83,6 +88,7 @@ class Transfers:
         self._draft = draft
         self._tests: list[_Test] = []
         self._count = 0
+        self._unclear = ""
 
     def take(self, line: str, number: int) -> bool:
         """Note a line, if it belongs to a test; returns whether it does."""
@@ -90,6 +96,10 @@ class Transfers:
             if not self._tests or self._tests[-1].total_bytes is not None:
                 self._tests.append(_Test(""))
             self._add(self._tests[-1], found[3], found[4], found[5], found[2], found[1], number)
+        elif (version := _VERSION.search(line)) is not None:
+            newer = (int(version[1]), int(version[2])) >= _U_IS_A_GPU
+            self._unclear = "gpu" if newer else "cpu"
+            return False
         elif (found := _TEST.match(line)) is not None:
             self._tests.append(_Test(found[1]))
         elif (found := _TOTAL.match(line)) is not None and self._tests:
@@ -113,10 +123,13 @@ class Transfers:
             )
         if value is None or not is_rate(value * BYTES_PER_GB) or int(size) < 1:
             return
-        a, b = _memory(source), _memory(end)
+        a, b = (_memory(text, self._unclear) for text in (source, end))
         runs = _EXECUTOR.match(executor.replace("\\", ""))
-        letter = runs[1][0] if runs is not None else ""
-        where = "" if runs is None else f"{'cpu' if letter == 'C' else 'gpu'}{int(runs[2])}"
+        letter = runs[2][0] if runs is not None else ""
+        where = ""
+        if runs is not None and letter not in _NICS:
+            rank = "" if runs[1] is None else f"node{int(runs[1])}/"
+            where = f"{rank}{'cpu' if letter == 'C' else 'gpu'}{int(runs[3])}"
         engine = _ENGINES.get(letter, "")
         ends = (a, b) if a and b and a != b and engine else None
         test.transfers.append(
@@ -215,14 +228,19 @@ class Transfers:
         )
 
 
-def _memory(text: str) -> str:
-    """``F3`` as ``gpu3``; nothing for no memory, for several, and for another node's."""
+def _memory(text: str, unclear: str) -> str:
+    """``F3`` as ``gpu3``, ``R1F3`` as ``node1/gpu3``; nothing for no memory and for several."""
     found = _MEMORY.fullmatch(text)
-    if found is None or (found[1] is not None and int(found[1])):
+    if found is None:
         return ""
     if found[2] in _GPU_MEMORY:
-        return f"gpu{int(found[3])}"
-    return f"cpu{int(found[3])}" if found[2] in _HOST_MEMORY else ""
+        kind = "gpu"
+    elif found[2] in _HOST_MEMORY:
+        kind = "cpu"
+    else:
+        kind = unclear if found[2] == "U" else ""
+    rank = "" if found[1] is None else f"node{int(found[1])}/"
+    return f"{rank}{kind}{int(found[3])}" if kind else ""
 
 
 def add_all_to_all(
