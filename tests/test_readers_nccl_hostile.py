@@ -103,6 +103,10 @@ BOMB = "<!DOCTYPE system [\n" + "\n".join(
             "<system> <cpu\nnumaid='0'>\n<pci>\n",
             "bad.xml:3: the XML is cut off inside <pci> of line 3",
         ),
+        (
+            '<pci busid="0000:07:00.0" class="0x030200">\n<gpu dev="0" sm="80"/></pci>\n</pci>',
+            "bad.xml: is a part from within an NCCL topology file",
+        ),
         ("<system> <cpu numaid='0' affinity='00", "bad.xml:1: the XML is cut off inside <system>"),
         ("<system> <cpu numaid='0'></system>", "bad.xml:1: not well-formed XML: mismatched tag"),
         ("<system> </system>\n<system/>", "bad.xml:2: not well-formed XML: junk after document"),

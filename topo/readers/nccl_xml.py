@@ -46,12 +46,16 @@ OWN_FIGURES: Final = ("topocal_down_Bps", "topocal_up_Bps")
 """Attributes of a ``<pci>`` that topocal's own export adds: what the link above it passes to the
 device and from it, in full, where NCCL's words are coarser."""
 
+_BEGINS: Final = re.compile(r"<system\b[^<]{0,200}>|<cpu\b[^<>]{0,2000}\bnumaid\s*=")
+_INSIDE: Final = re.compile(r"<pci\b[^<>]{0,200}\bbusid\s*=[^<>]{0,600}>")
+"""Elements of a file whose beginning is not there."""
+
 _FASTEST_BPS: Final = 1e21
 
 
 def looks_like_nccl_xml(text: str) -> bool:
     """Whether a text is XML with NCCL's elements."""
-    return re.search(r"<system\b[^<]{0,200}>|<cpu\b[^<>]{0,2000}\bnumaid\s*=", text) is not None
+    return _BEGINS.search(text) is not None or _INSIDE.search(text) is not None
 
 
 def parse_nccl_xml(text: str, *, file: str) -> Topology:
@@ -62,6 +66,12 @@ def parse_nccl_xml(text: str, *, file: str) -> Topology:
     FormatError
         When it is not well-formed XML of that kind, or describes nothing.
     """
+    if _BEGINS.search(text) is None and _INSIDE.search(text) is not None:
+        raise FormatError(
+            "is a part from within an NCCL topology file",
+            where=Where(file=file),
+            remedy="give the whole file, from <system> to </system>",
+        )
     root = parse_xml(text, file=file)
     if root.tag not in ("system", "cpu"):
         raise FormatError(

@@ -143,7 +143,7 @@ def _tell_measurement(path: Path, error: Exception) -> None:
         raise FormatError(
             f"is a measurement ({found.title}) and no topology",
             where=Where(file=str(path)),
-            remedy="give it to topocal fit",
+            remedy="give it to topocal explain or topocal fit",
         ) from error
 
 
