@@ -1,4 +1,4 @@
-"""NVIDIA's tools as people post them: heads cut away, several runs, several processes."""
+"""NVIDIA's tools as people post them: heads cut away, several runs, several tools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from topocal.measure.importers.nccl_tests import parse_nccl_tests
 from topocal.measure.importers.nvbandwidth import parse_nvbandwidth
 from topocal.measure.importers.p2p_bandwidth import parse_p2p_bandwidth
 from topocal.measure.importers.pair_table import looks_like_pair_table
@@ -270,106 +269,6 @@ def test_a_multi_node_run_names_hosts_and_their_gpus() -> None:
     assert rates(same.best()) == rates(found.best())
 
 
-# nccl-tests
-
-HEAD = (
-    "#       size         count      type   redop    root     time   algbw   busbw #wrong"
-    "     time   algbw   busbw #wrong\n"
-)
-
-
-def ranks(*hosts: str, process: int = 11) -> str:
-    return "".join(
-        f"#  Rank  {k} Group  0 Pid {process + k} on {host} device  {k} [0x17] A\n"
-        for k, host in enumerate(hosts)
-    )
-
-
-def row(root: int, algbw: float, busbw: float, in_place: str = "0") -> str:
-    """100 ms for 1 GB, out of place and in place."""
-    figures = f"100000 {algbw} {busbw}"
-    return f"  1000000000  250000000  float  sum {root:>7} {figures} 0 {figures} {in_place}\n"
-
-
-def test_marks_that_a_post_lost_do_not_matter() -> None:
-    text = (
-        "mpirun ./build/sendrecv_perf\n"
-        "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor)\n"
-        + ranks("one", "one") + HEAD.replace("#wrong", "error") + row(-1, 10.0, 10.0)
-    )  # fmt: skip
-    kept, lost = (import_any(t, file="x") for t in (text, text.replace("#", " ")))
-    assert rates(kept.best()) == rates(lost.best()) == {"gpu0<->gpu1": [20.0]}
-
-
-@pytest.mark.parametrize(
-    ("heading", "name"),
-    [
-        ("sendrecv result", "sendrecv"),
-        ("Here is the **Send/Recv** output", ""),
-        ("send-recv:", "sendrecv"),
-        ("all_reduce result ", "all_reduce"),
-        ("AllGather and AllReduce", ""),
-        ("all to all", "alltoall"),
-    ],
-)
-def test_a_heading_names_the_test(heading: str, name: str) -> None:
-    text = f"{heading}\n{HEAD}{row(-1, 10.0, 9.0)}"
-    tests = {g.conditions["test"] for g in parse_nccl_tests(text, file="x").groups}
-    assert tests == {name or "a test that is not named"}
-
-
-@pytest.mark.parametrize(
-    ("rows", "name"),
-    [
-        (row(-1, 10.0, 10.0, "N/A"), "sendrecv"),
-        (row(-1, 10.0, 5.0, "N/A"), "alltoall"),
-        (row(-1, 0.01, 0.02, "N/A") + row(-1, 10.0, 10.0, "N/A"), "sendrecv"),
-        # All-reduce checks both columns; at two ranks its share is 1, too.
-        (row(-1, 10.0, 10.0), ""),
-        (row(0, 10.0, 10.0, "N/A"), ""),
-        (row(-1, 10.0, 10.0, "N/A") + row(-1, 10.0, 5.0, "N/A"), ""),
-        (row(-1, 0.02, 0.02, "N/A"), ""),
-        # Nothing was checked.
-        (row(-1, 10.0, 10.0, "N/A").replace(" 0 100000", " N/A 100000"), ""),
-    ],
-)
-def test_rows_name_the_test_that_alone_prints_them(rows: str, name: str) -> None:
-    text = "# nThread 1 nGpus 2 minBytes 8\n" + ranks("one", "one") + HEAD + rows
-    imported = parse_nccl_tests(text, file="x")
-    if name:
-        # Both send 1 GB, or half of it, in 100 ms.
-        total = 20.0 if name == "sendrecv" else 10.0
-        assert set(rates(imported.best())["gpu0<->gpu1"]) == {total}
-        assert any(f"only {name}" in n for n in imported.notes)
-    else:
-        with pytest.raises(InputError, match="does not say which test"):
-            imported.best()
-
-
-def test_of_several_runs_of_a_test_one_is_used() -> None:
-    head = "# nThread 1 nGpus 2 minBytes 8\n" + ranks("one", "one") + HEAD
-    slow = row(-1, 5.0, 5.0).replace(" 100000 ", " 200000 ")
-    text = (
-        "# Collective test starting: sendrecv_perf\n" + head + row(-1, 10.0, 10.0)
-        + "# Collective test starting: sendrecv_perf\n" + head + slow
-        + "# Collective test starting: alltoall_perf\n" + head + row(-1, 10.0, 5.0)
-    )  # fmt: skip
-    found = parse_nccl_tests(text, file="x")
-    assert rates(found.best()) == {"gpu0<->gpu1": [10.0, 10.0]}
-    assert rates(found.select("run 1: sendrecv, out of place")) == {"gpu0<->gpu1": [20.0]}
-    assert any("sendrecv was run 2 times" in n and "run 2 is used" in n for n in found.notes)
-
-
-def test_a_run_that_failed_says_what_with() -> None:
-    text = (
-        "#nThread 1 nGpus 1 minBytes 8\n#Rank  0 Group  0 Pid  1 on node device  0 [0x16] A\n"
-        "#size count      type   redop    root     time   algbw   busbw #wrong\n"
-        "node: Test CUDA failure common.cu:297 'an illegal memory access was encountered'\n"
-    )
-    with pytest.raises(FormatError, match=r"x:4: .*failed .an illegal memory access"):
-        import_any(text, file="x")
-
-
 def test_latencies_alone_are_the_reason() -> None:
     text = "P2P=Enabled Latency Matrix (us)\n  D\\D  0  1\n  0  2.6  1.3\n  1  1.3  2.6\n"
     with pytest.raises(InputError, match="has latencies and no rates"):
@@ -400,29 +299,6 @@ def test_what_cannot_be_read_beside_another_tool_is_told() -> None:
     text = one_way("Enabled", 20.0, 21.0) + BANDWIDTH_TEST.replace("12.2", "1e30")
     (found,) = import_all(text, file="x")
     assert any("CUDA bandwidthTest are left out" in n for n in found.notes)
-
-
-def test_processes_that_did_not_join_are_told() -> None:
-    head = "# nThread 1 nGpus 2 minBytes 8\n"
-    text = (
-        "mpirun -np 2 ./build/sendrecv_perf -g 2\n" + head + head
-        + ranks("one", "one", process=11) + ranks("two", "two", process=31)
-        + HEAD + HEAD + row(-1, 10.0, 10.0) * 2
-    )  # fmt: skip
-    found = parse_nccl_tests(text, file="x")
-    assert any(n.startswith("2 processes each count their ranks from 0") for n in found.notes)
-    with pytest.raises(InputError, match="nothing went from one to the other"):
-        found.best()
-
-
-def test_visible_devices_number_the_ranks() -> None:
-    text = (
-        "CUDA_VISIBLE_DEVICES=4,6 ./build/sendrecv_perf -g 2\n# nThread 1 nGpus 2 minBytes 8\n"
-        + ranks("one", "one") + HEAD + row(-1, 10.0, 10.0)
-    )  # fmt: skip
-    found = parse_nccl_tests(text, file="x")
-    assert rates(found.best()) == {"gpu4<->gpu6": [20.0]}
-    assert set(found.devices) == {"gpu4", "gpu6"}
 
 
 # simpleP2P

@@ -38,6 +38,7 @@ from topocal.measure.importers.figures import moved, number, to_number
 from topocal.measure.importers.imported import Draft, Imported, Reading
 from topocal.measure.importers.importer import Importer
 from topocal.measure.importers.json_text import begins_json, find_json
+from topocal.measure.importers.nccl_transports import transport_notes
 from topocal.measure.importers.visible_devices import VisibleDevices
 from topocal.measure.samples import Sample
 from topocal.topo.errors import one_line
@@ -160,6 +161,9 @@ def parse_nccl_tests(text: str, *, file: str) -> Imported:
         _name(draft, run)
     for run, label in _chosen(draft, runs):
         _add_run(draft, run, label)
+    hosts = {k: host for run in runs for k, (host, _) in enumerate(run.ranks)}
+    for sentence in transport_notes(text, hosts):
+        draft.note(sentence)
     if not draft.groups and (failed := _FAILED.search(text)):
         raise draft.fail(
             f"is of a run that failed ({one_line(failed[1])}) and has no figures",
