@@ -6,7 +6,9 @@ both over the time until both are done; ``gpuN_to_gpu_all`` and ``gpu_all_to_gpu
 bytes that leave or reach GPU N over the time of the slowest; ``gpu_all_to_gpu_all`` the
 bytes that each GPU sends to others over the time of the slowest, so per GPU.  ``dma`` is
 the copy engine, ``sm`` a kernel; ``under_numaN`` says where the process and its host
-memory were: ``cpuN``.  Names may have a prefix and a rank (``gpu_copy_bw/…:0``).
+memory were: ``cpuN``.  Names may have a prefix and a rank (``gpu_copy_bw/…:0``), and ``uni``
+or ``bi`` (both ways) before ``bw``.  The tool's summary (``results-summary.jsonl``) has an
+object per node, all in one line: each node is a run.
 """
 
 from __future__ import annotations
@@ -32,10 +34,15 @@ _NAME: Final = (
     r"_by_(sm|dma)(?:_under_numa([0-9]{1,4}))?"
 )
 _LINE: Final = re.compile(
-    r"[^\sA-Za-z]{0,40}(?:[\w.\-]{1,80}/)?" + _NAME + r"(?:_bw)?(?::[0-9]{1,4})?[\"']?[\s:=,]{1,20}"
-    r"([0-9.eE+]{1,20}),?\s*"
+    r"[^\sA-Za-z]{0,40}(?:[\w.\-:]{1,80}/)?"
+    + _NAME
+    + r"(?:_(uni|bi))?(?:_bw)?(?::[0-9]{1,4})?[\"']?[\s:=,]{1,20}([0-9.eE+]{1,20}),?\}?\s*"
 )
-_SNIFF: Final = re.compile(_NAME + r"(?:_bw)?(?::[0-9]{1,4})?[\"']?[\s:=,]{1,20}[0-9]")
+_SNIFF: Final = re.compile(
+    _NAME + r"(?:_(?:uni|bi))?(?:_bw)?(?::[0-9]{1,4})?[\"']?[\s:=,]{1,20}[0-9]"
+)
+_MEMBER: Final = re.compile(r",\s{0,4}(?=\")")
+_NODE: Final = re.compile(r"\"node\":\s{0,4}\"([\w.\-]{1,80})\"")
 _ENGINES: Final = {"dma": "copy engine", "sm": "kernel"}
 _MOST_GPUS: Final = 64
 _FAN_BELOW: Final = 0.9
@@ -57,23 +64,31 @@ def parse_superbench_copy(text: str, *, file: str) -> Imported:
         When a figure is no rate.
     """
     draft = Draft(kind="superbench-copy", title=TITLE, file=file)
-    rows = [
-        (match, k)
-        for k, line in enumerate(plain_lines(text), start=1)
-        if (match := _LINE.fullmatch(line)) is not None
-    ]
+    rows: list[tuple[re.Match[str], int]] = []
+    runs: dict[int, int] = {}
+    nodes: list[str] = []
+    for k, line in enumerate(plain_lines(text), start=1):
+        members = _MEMBER.split(line) if line.lstrip().startswith("{") else [line]
+        found = [match for part in members if (match := _LINE.fullmatch(part)) is not None]
+        rows += [(match, k) for match in found]
+        if found and (node := _NODE.search(line)) is not None:
+            nodes.append(node[1])
+            runs[k] = len(nodes)
+    if len(nodes) > 1:
+        listed = ", ".join(f"run {n} is of {node}" for n, node in enumerate(nodes[:8], 1))
+        draft.note(listed + (", …" if len(nodes) > 8 else ""))
     named = {e for m, _ in rows for e in (m[1], m[3]) if e[:3] == "gpu" and e != "gpu_all"}
     gpus = sorted({_number(e) for e in named}, key=lambda name: int(name[3:]))
     collected: dict[tuple[str, ...], list[Sample]] = {}
     local: list[Reading] = []
     for match, line in rows:
-        figure = to_number(match[7])
+        figure = to_number(match[8])
         where = draft.where(line)
         if not figure:
             continue
         if not is_rate(figure * BYTES_PER_GB):
             raise draft.fail(f"{figure:g} is no rate", line=line, remedy="check the figure")
-        key = _key(match)
+        key = (*_key(match), str(runs.get(line, 1)))
         sample = _sample(match, gpus, figure * BYTES_PER_GB, where)
         if sample is None:
             local.append(
@@ -88,8 +103,8 @@ def parse_superbench_copy(text: str, *, file: str) -> Imported:
         else:
             collected.setdefault(key, []).append(sample)
     for key, samples in collected.items():
-        what, way, operation, engine, numa = key
-        conditions = {"engine": engine, "direction": way}
+        what, way, operation, engine, numa, run = key
+        conditions = {"run": run, "engine": engine, "direction": way}
         if operation:
             conditions["operation"] = operation
         if numa:
@@ -99,6 +114,7 @@ def parse_superbench_copy(text: str, *, file: str) -> Imported:
         draft.add(label, samples, conditions=conditions)
     draft.add("no transfers", readings=local, default=False)
     _prefer(draft)
+    draft.prefer_one_run()
     return draft.done()
 
 
@@ -108,11 +124,15 @@ def _key(match: re.Match[str]) -> tuple[str, ...]:
     if "gpu_all" in ends:
         what, way = "all at once", "several at once"
     else:
-        both = match[2] == "and"
+        both = _is_both(match)
         host = "cpu" in ends
         what = ("host" if host else "pairs") + (" both ways" if both else " one way")
         way = "both ways" if both else "one way"
     return (what, way, match[4] or "", _ENGINES[match[5]], str(int(match[6])) if match[6] else "")
+
+
+def _is_both(match: re.Match[str]) -> bool:
+    return match[2] == "and" or match[7] == "bi"
 
 
 def _sample(match: re.Match[str], gpus: list[str], rate: float, where: Where) -> Sample | None:
@@ -128,7 +148,7 @@ def _sample(match: re.Match[str], gpus: list[str], rate: float, where: Where) ->
         return moved(pairs, rate * each, where=where)
     if a == b:
         return None
-    if match[2] == "and":
+    if _is_both(match):
         pairs = in_order(a, b)
         return moved(pairs, rate, where=where, repeat=int(pairs[0] != (a, b)))
     # The copy goes from the first to the second; read and write say which of them does it.

@@ -1,4 +1,4 @@
-"""The ROCm Validation Suite's logs, made for the tests."""
+"""Logs of the ROCm Validation Suite and of SuperBench, made for the tests."""
 
 from __future__ import annotations
 
@@ -86,3 +86,28 @@ def test_any_lines_are_read_or_refused(lines: list[str]) -> None:
         assert parse_rvs("\n".join(lines), file="x.log").groups is not None
     except TopocalError:
         return
+
+
+def test_superbench_summaries_have_a_node_per_line() -> None:
+    line = (
+        '{"node":"n0","gpu-copy-bw:perf/cpu_to_gpu0_by_dma_under_numa1_uni_bw:0":26.0,'
+        ' "gpu-copy-bw:perf/gpu0_to_gpu1_write_by_dma_bw:0":279.0,"mem-bw/h2d_bw:0":1.0}\n'
+    )
+    found = import_any(line, file="results-summary.jsonl")
+    assert found.kind == "superbench-copy"
+    assert not found.notes
+    assert {s.name: round(s.throughput_Bps / 1e9, 3) for s in found.best().samples} == {
+        "cpu1->gpu0": 26.0,
+        "gpu0->gpu1": 279.0,
+    }
+    both = line + line.replace("n0", "n1").replace("279.0", "140.0").replace("}", ',"x":1}')
+    found = import_any(both, file="results-summary.jsonl")
+    assert {s.name for s in found.best().samples} == {"cpu1->gpu0", "gpu0->gpu1"}
+    assert any("run 2 is of n1" in n for n in found.notes)
+
+
+def test_superbench_both_ways_in_older_names() -> None:
+    found = import_any("gpu0_to_gpu1_write_by_dma_bi_bw 500.0\n", file="x.txt")
+    (sample,) = found.best().samples
+    assert len(sample.pattern.flows) == 2
+    assert round(sample.throughput_Bps / 1e9) == 500
