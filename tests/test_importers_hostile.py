@@ -130,6 +130,9 @@ gpu_all_to_gpu_all_write_by_sm 60.0
     "Recv\tn0:0\tn1:1\t\nn0:0 from\t0\t10000\t\nn1:1 from\t11000\t0\t\nEND mpiGraph\n",
     "rvs": "[RESULT] [ 96.1] [one] p2p-bandwidth  [1/2] 7 3  bidirectional: false  10.0 GBps\n"
     "[RESULT] [ 96.2] [one] p2p-bandwidth  [1/2] 7 3  bidirectional: true  16.0 GBps\n",
+    "ucx": "|    Stage     |       overhead (usec)        |   bandwidth (MB/s)  |"
+    "  message rate (msg/s) |\n| Message size: 100000000 |\n"
+    "Final:  10   9221.077  2059.078  2059.078    48565.43   48565.43    486    486\n",
     "pair-lines": "GPU 0 -> GPU 1: 24.5 GB/s\nGPU 1 -> GPU 0: 12.5 GB/s\n",
     "shift-rates": "+1: 50 GB/s avg (200 total)\n+2: 25.5 GB/s avg\n",
     "rate-table": "name,flows,kind,size,total_GBs,note\n"

@@ -30,6 +30,7 @@ from topocal.measure.importers.simple_p2p import SIMPLE_P2P
 from topocal.measure.importers.superbench_copy import SUPERBENCH_COPY
 from topocal.measure.importers.taccl import TACCL
 from topocal.measure.importers.transferbench import TRANSFERBENCH
+from topocal.measure.importers.ucx import UCX
 from topocal.topo.errors import FormatError, InputError, TopocalError, Where, one_line
 from topocal.topo.readers.paste import undress
 from topocal.topo.readers.reader import read_text
@@ -53,6 +54,7 @@ IMPORTERS: tuple[Importer, ...] = (
     PERFTEST,
     MPIGRAPH,
     RVS,
+    UCX,
     SHIFT_RATES,
     RATE_TABLE,
     PAIR_TABLE,

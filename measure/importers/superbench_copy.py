@@ -67,11 +67,11 @@ def parse_superbench_copy(text: str, *, file: str) -> Imported:
     rows: list[tuple[re.Match[str], int]] = []
     runs: dict[int, int] = {}
     nodes: list[str] = []
-    for k, line in enumerate(plain_lines(text), start=1):
-        members = _MEMBER.split(line) if line.lstrip().startswith("{") else [line]
+    for k, words in enumerate(plain_lines(text), start=1):
+        members = _MEMBER.split(words) if words.lstrip().startswith("{") else [words]
         found = [match for part in members if (match := _LINE.fullmatch(part)) is not None]
         rows += [(match, k) for match in found]
-        if found and (node := _NODE.search(line)) is not None:
+        if found and (node := _NODE.search(words)) is not None:
             nodes.append(node[1])
             runs[k] = len(nodes)
     if len(nodes) > 1:
