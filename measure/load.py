@@ -93,8 +93,9 @@ def parse_measurements(
     importer = sniff_or_none(text)
     if importer is not None:
         found = import_all(text, file=file)
-        for note in (n for f in found for n in f.notes) if tell is not None else ():
-            tell(note)
+        if tell is not None:
+            for note in (note for one in found for note in one.notes):
+                tell(note)
         usable = [f for f in found if f.usable]
         return merge([f.best() for f in usable or found[:1]])
     if text.lstrip()[:1] == "{":

@@ -158,9 +158,9 @@ def parse_p2p_bandwidth(text: str, *, file: str) -> Imported:
             "is of one GPU, which copies to none", remedy="run it on a machine with several GPUs"
         )
     draft.no_peer.extend(sorted(state.cannot))
-    apart = {tuple(sorted(pair, key=natural_key)) for pair in state.cannot}
+    apart = {"-".join(sorted(pair, key=natural_key)) for pair in state.cannot}
     if apart:
-        names = some(sorted(map("-".join, apart), key=natural_key))
+        names = some(sorted(apart, key=natural_key))
         draft.note(
             f"no peer access between {names}: what they copy goes through the host, whatever a "
             "table's title says"
