@@ -57,6 +57,30 @@ def tell(text: str) -> None:
         sys.stderr.flush()
 
 
+def print_indented(out: Console, text: object, first: str = "  ") -> None:
+    """Print plain text that begins with ``first`` and goes on below its beginning.
+
+    Parameters
+    ----------
+    first
+        Blanks, or the sign of an item of a list.
+    """
+    import textwrap
+
+    from topocal.topo.errors import printable
+
+    lines = textwrap.wrap(
+        printable(text),
+        out.width,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for line in lines:
+        out.print(line, markup=False, emoji=False, soft_wrap=True)
+
+
 def print_json(document: dict[str, Any]) -> None:
     """One JSON document on standard output, with its digest where it names a format of ours."""
     import msgspec

@@ -243,7 +243,7 @@ def _noted(model: Model, notes: tuple[str, ...]) -> Model:
 
 
 def _tell_patterns(model: Model, found: list[Speedup], size_bytes: float, as_json: bool) -> None:
-    from topocal.console import console, print_json, safe
+    from topocal.console import console, print_indented, print_json, safe
     from topocal.prediction_text import advice_document, advice_line, details, headline
     from topocal.solve.next_measurement import Adviser
     from topocal.speedup_text import speedup_document, speedup_lines
@@ -268,6 +268,6 @@ def _tell_patterns(model: Model, found: list[Speedup], size_bytes: float, as_jso
         out.print(headline(one.prediction, size_bytes))
         lines = [*details(one.prediction, model), *([advice_line(ways)] if ways else ())]
         for line in (*lines, *speedup_lines(one, model)):
-            out.print(f"  {safe(line)}")
+            print_indented(out, line)
     for note in (*model.findings, *model.notes):
         out.print(f"note: {safe(note)}")

@@ -31,7 +31,7 @@ def predict(
 
     topocal predict model.json --flow 0:4 --flow 1:5 --json
     """
-    from topocal.console import console, print_json, safe
+    from topocal.console import console, print_indented, print_json, safe
     from topocal.pattern_options import patterns_from
     from topocal.prediction_text import (
         advice_document,
@@ -79,6 +79,6 @@ def predict(
     for prediction, ways in zip(predictions, advice, strict=True):
         out.print(headline(prediction, size_bytes))
         for line in (*details(prediction, machine), *([advice_line(ways)] if ways else ())):
-            out.print(f"  {safe(line)}")
+            print_indented(out, line)
     for note in (*machine.findings, *machine.notes):
         out.print(f"note: {safe(note)}")

@@ -63,7 +63,7 @@ def price(
     topocal price model.json totals.csv --json
     """
     from topocal.caps_source import conditions_of, find_caps
-    from topocal.console import console, print_json, safe
+    from topocal.console import console, print_indented, print_json, safe
     from topocal.outputs import check_outputs
     from topocal.solve.caps_document import caps_digest
     from topocal.solve.transfer_files import read_transfers
@@ -97,7 +97,7 @@ def price(
     for _, lines in priced:
         out.print(f"[bold]{safe(lines[0])}[/bold]")
         for line in lines[1:]:
-            out.print(f"  {safe(line)}")
+            print_indented(out, line)
     if output is not None:
         out.print(f"wrote {safe(output)}")
 
