@@ -230,7 +230,7 @@ def test_findings_are_those_of_explain() -> None:
     again = findings_of(found.model, measured_of(found.model))
     assert [f.text for f in again] == [f.text for f in found.findings]
     page = render_report(
-        build_report(found.model, load(FILES), findings=found.findings, fewest=found.fewest)
+        build_report(found.model, load(FILES), answer=found)
     )
     assert "The fewest resources that reproduce the figures" in page
     assert "near is slower than far" in page
@@ -263,7 +263,7 @@ def test_what_limits_is_the_shortest_explanation_where_there_is_one() -> None:
     samples = load(FILES)
     whole = explain(samples, b70(), time_limit_s=20.0)
     assert whole.fewest is not None
-    found = build_report(whole.model, findings=whole.findings, fewest=whole.fewest).glance
+    found = build_report(whole.model, answer=whole).glance
     chosen = {c.resource: len(c.explains) for c in whole.fewest.chosen}
     assert [one.count for one in found.limits] == sorted(chosen.values(), reverse=True)[:4]
     assert all(chosen[one.name] == one.count for one in found.limits)

@@ -57,20 +57,24 @@ def tell(text: str) -> None:
         sys.stderr.flush()
 
 
-def print_indented(out: Console, text: object, first: str = "  ") -> None:
+def print_indented(out: Console, text: object, first: str = "  ", bold: str = "") -> None:
     """Print plain text that begins with ``first`` and goes on below its beginning.
 
     Parameters
     ----------
     first
         Blanks, or the sign of an item of a list.
+    bold
+        Printed bold before the text.
     """
     import textwrap
+
+    from rich.text import Text
 
     from topocal.topo.errors import printable
 
     lines = textwrap.wrap(
-        printable(text),
+        bold + printable(text),
         out.width,
         initial_indent=first,
         subsequent_indent=" " * len(first),
@@ -78,7 +82,10 @@ def print_indented(out: Console, text: object, first: str = "  ") -> None:
         break_on_hyphens=False,
     )
     for line in lines:
-        out.print(line, markup=False, emoji=False, soft_wrap=True)
+        shown = Text(line)
+        if bold and line.startswith(first + bold):
+            shown.stylize("bold", len(first), len(first + bold))
+        out.print(shown, soft_wrap=True)
 
 
 def print_json(document: dict[str, Any]) -> None:

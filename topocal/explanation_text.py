@@ -43,24 +43,24 @@ def tell_explanations(
 
 
 def _tell_one(out: Console, found: Explanation) -> None:
-    from topocal.console import safe
+    from topocal.console import print_indented, safe
 
     model = found.model
     out.print("[bold]Measured[/bold]")
     for line in found.overview:
-        out.print(f"- {safe(line)}")
+        print_indented(out, line, "- ")
     out.print("\n[bold]Findings[/bold]")
     texts = [(str(f.severity), f.text) for f in found.findings]
     for severity, text in texts:
-        out.print(f"- [bold]{safe(severity)}[/bold]: {safe(text)}")
+        print_indented(out, f": {text}", "- ", bold=severity)
     if not texts:
         out.print("- nothing reads slower than its like, and no transfer loses by another")
     for text in _left_out(model):
-        out.print(f"- left out of the fit: {safe(text)}")
+        print_indented(out, f"left out of the fit: {text}", "- ")
     for text in of_the_fit(found):
-        out.print(f"- {safe(text)}")
+        print_indented(out, text, "- ")
     if found.blind_spot:
-        out.print(f"- {safe(found.blind_spot)}")
+        print_indented(out, found.blind_spot, "- ")
     if found.fewest is not None:
         out.print("\n[bold]The fewest resources that reproduce the figures[/bold]")
         for sentence in found.fewest.sentences:
@@ -93,30 +93,30 @@ def _left_out(model: Model) -> list[str]:
 
 
 def _tell_notes(out: Console, notes: Sequence[str] | dict[str, None]) -> None:
-    from topocal.console import safe
+    from topocal.console import print_indented
 
     if notes:
         out.print("\n[bold]Notes[/bold]")
     for note in notes:
-        out.print(f"- {safe(note)}")
+        print_indented(out, note, "- ")
 
 
 def tell_findings(
     findings: Sequence[Finding], machine: Topology | None, notes: Sequence[str]
 ) -> None:
     """Print findings where there is no model: collectives, costs, a topology alone."""
-    from topocal.console import console, safe
+    from topocal.console import console, print_indented
     from topocal.solve.overview import structure
 
     out = console()
     if machine is not None:
         out.print("[bold]The machine[/bold]")
         for line in structure(machine):
-            out.print(f"- {safe(line)}")
+            print_indented(out, line, "- ")
         out.print()
     out.print("[bold]Findings[/bold]")
     for f in findings:
-        out.print(f"- [bold]{safe(f.severity)}[/bold]: {safe(f.text)}")
+        print_indented(out, f": {f.text}", "- ", bold=str(f.severity))
     if not findings:
         out.print("- nothing that the topology alone shows; give measurements of its transfers")
     _tell_notes(out, dict.fromkeys(notes))

@@ -198,7 +198,7 @@ def _draw(found: Explanation, measurements: Measurements, html: Path) -> None:
     from topocal.report.page import build_report, render_report
     from topocal.topo.files import write_atomically
 
-    page = build_report(found.model, measurements, findings=found.findings, fewest=found.fewest)
+    page = build_report(found.model, measurements, answer=found)
     write_atomically(html, render_report(page).encode("utf-8", "replace"))
 
 

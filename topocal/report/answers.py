@@ -1,4 +1,4 @@
-"""Findings for the report: what the figures say about the machine, with their evidence."""
+"""What the report answers from figures alone, as :mod:`topocal.solve.explain` does."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ if TYPE_CHECKING:
     from topocal.report.figures import Measured
     from topocal.solve.model import Model
 
-__all__ = ["findings_of"]
+__all__ = ["evidence_of", "findings_of"]
 
 
 def findings_of(model: Model, measured: Sequence[Measured]) -> tuple[Finding, ...]:
-    """What :mod:`topocal.solve.findings` finds in the figures that the fit used.
+    """What :mod:`topocal.solve.findings` finds in the figures that the fit used."""
+    return tuple(find_all(evidence_of(model, measured)))
+
+
+def evidence_of(model: Model, measured: Sequence[Measured]) -> Evidence:
+    """The figures that the fit used, and what it makes of links.
 
     As in :func:`topocal.solve.explain.explain`, what the fit only supposed (a sender's class
-    of routes) is no evidence: links are.
+    of routes) is no evidence.
     """
     used = [m for m in measured if not m.left_out and m.throughput_Bps is not None]
     on_links = {name for link in model.topology.links.values() for name, _ in link.uses}
-    evidence = Evidence(
+    return Evidence(
         topology=model.topology,
         pair_rates_Bps={
             m.pattern.pairs[0]: m.throughput_Bps
@@ -43,4 +48,3 @@ def findings_of(model: Model, measured: Sequence[Measured]) -> tuple[Finding, ..
         },
         noise=model.noise,
     )
-    return tuple(find_all(evidence))

@@ -234,8 +234,8 @@ class _Page:
             stack += [(child, branch.node, level + 1) for child in reversed(branch.children)]
         shown: dict[str, str] = {}
         for level, nodes in alike.items():
-            for kind in {self._kind(node) for node in nodes}:
-                same = [node for node in nodes if self._kind(node) is kind]
+            for each in {self._kind(node) for node in nodes}:
+                same = [node for node in nodes if self._kind(node) is each]
                 shown |= self._names(machine, same, level)
         rows: list[Row] = []
         for branch, parent, level in order:

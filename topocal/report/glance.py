@@ -28,6 +28,7 @@ from topocal.topo.resource import NodeKind, Sharing
 if TYPE_CHECKING:
     from topocal.report.figures import Measured
     from topocal.solve.evidence import Finding
+    from topocal.solve.explain import Explanation
     from topocal.solve.minimum import Minimum
     from topocal.solve.model import Model
     from topocal.solve.next_measurement import Advice
@@ -148,21 +149,13 @@ class Glance:
     steps: tuple[Step, ...]
 
 
-def glance(
-    model: Model,
-    figures: Figures,
-    findings: Sequence[Finding],
-    unit: Unit,
-    fewest: Minimum | None = None,
-) -> Glance:
+def glance(model: Model, figures: Figures, answer: Explanation, unit: Unit) -> Glance:
     """Gather the first screen of a report.
 
-    Parameters
-    ----------
-    fewest
-        The fewest resources that reproduce the figures: where they were found, they are what
-        limits the machine, else the bottlenecks that the model names.
+    Where the fewest resources that reproduce the figures were found, they are what limits the
+    machine, else the bottlenecks that the model names.
     """
+    fewest = answer.fewest
     used = [m for m in figures.measured if not m.left_out and m.throughput_Bps is not None]
     if fewest is not None and fewest.chosen:
         limits, asked = _fewest(fewest, unit)
@@ -171,12 +164,12 @@ def glance(
     certainty = _certainty(model, figures, len(used))
     wide = _open_fans(model, figures)
     return Glance(
-        severities=severities(findings),
+        severities=severities(answer.findings),
         limits=limits,
         of=asked,
         certainty=certainty,
         open=bool(wide),
-        steps=tuple(islice(_steps(model, figures, certainty, wide), _MOST_STEPS)),
+        steps=tuple(islice(_steps(model, figures, answer, certainty, wide), _MOST_STEPS)),
     )
 
 
@@ -303,7 +296,11 @@ def _open_fans(model: Model, figures: Figures) -> list[Prediction]:
 
 
 def _steps(
-    model: Model, figures: Figures, certainty: Certainty, wide: Sequence[Prediction]
+    model: Model,
+    figures: Figures,
+    answer: Explanation,
+    certainty: Certainty,
+    wide: Sequence[Prediction],
 ) -> Iterator[Step]:
     """What would make the fans certain, one measurement for each thing that is not known."""
     if abs(certainty.worst) > _OFF:
@@ -312,6 +309,8 @@ def _steps(
             why=f"Its prediction is off by {certainty.worst:+.0%}: either the figure is wrong, or "
             "the model lacks something there",
         )
+    if answer.blind_spot:
+        yield Step(what="Measure several transfers at once", why=answer.blind_spot)
     ends = figures.pairs.endpoints
     if len(reachable(model, ends)) < len(ends) * (len(ends) - 1):
         # Patterns are looked for among endpoints that all reach each other.

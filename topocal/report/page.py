@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from topocal.measure.patterns import PatternKind
-from topocal.report.answers import findings_of
+from topocal.report.answers import evidence_of
 from topocal.report.calculator import calculator_data
 from topocal.report.capacity_rows import CapacityRow, capacity_rows
 from topocal.report.cards import Card, draw_cards
@@ -32,6 +32,9 @@ from topocal.report.glance import Glance, glance, short_name
 from topocal.report.heat import Heats, heat_maps
 from topocal.report.rules import find_rules
 from topocal.report.words import STATUS_WORDS, Unit, kept_together, unit_for, with_arrows
+from topocal.solve.explain import Explanation
+from topocal.solve.findings import find_all
+from topocal.solve.overview import blind_spot, overview
 from topocal.solve.status import Status
 from topocal.topo.errors import printable
 from topocal.topo.render.outline import outline
@@ -94,9 +97,9 @@ class Report:
         Measured beside predicted.
     glance
         What the first screen answers.
-    findings, fewest
-        The answer: what the figures say, and the fewest resources that reproduce them
-        (``None`` where that was not asked).
+    findings, fewest, overview
+        The answer: what the figures say, the fewest resources that reproduce them
+        (``None`` where that was not asked), and what was measured.
     cards, heats, capacities
         The machine drawn, the pair matrices, the table.
     left_out
@@ -111,6 +114,7 @@ class Report:
     glance: Glance
     findings: tuple[Finding, ...]
     fewest: Minimum | None
+    overview: tuple[str, ...]
     cards: tuple[Card, ...]
     heats: Heats
     capacities: tuple[CapacityRow, ...]
@@ -127,8 +131,7 @@ def build_report(
     model: Model,
     measurements: Measurements | None = None,
     *,
-    findings: tuple[Finding, ...] | None = None,
-    fewest: Minimum | None = None,
+    answer: Explanation | None = None,
 ) -> Report:
     """Gather what a report shows.
 
@@ -136,10 +139,8 @@ def build_report(
     ----------
     measurements
         Samples to show; without them, the figures that the model keeps.
-    findings
-        What was found already; ``None``: look for it.
-    fewest
-        The fewest resources that reproduce the figures, where they were looked for.
+    answer
+        What was found already, the fewest resources with it; ``None``: look for findings.
 
     Raises
     ------
@@ -156,15 +157,23 @@ def build_report(
     rules = find_rules(model, families, cells)
     cards, not_drawn = draw_cards(model.topology, parts, families, cells, rules)
     rows, not_listed = capacity_rows(model, families, unit)
-    if findings is None:
-        findings = findings_of(model, figures.measured)
+    if answer is None:
+        evidence = evidence_of(model, figures.measured)
+        answer = Explanation(
+            model=model,
+            findings=tuple(find_all(evidence)),
+            fewest=None,
+            overview=overview(evidence),
+            blind_spot=blind_spot(evidence),
+        )
     return Report(
         model=model,
         unit=unit,
         figures=figures,
-        glance=glance(model, figures, findings, unit, fewest),
-        findings=findings,
-        fewest=fewest,
+        glance=glance(model, figures, answer, unit),
+        findings=answer.findings,
+        fewest=answer.fewest,
+        overview=answer.overview,
         cards=tuple(cards),
         heats=heat_maps(figures.pairs, unit),
         capacities=tuple(rows),
@@ -196,6 +205,7 @@ def render_report(report: Report) -> str:
         sure=report.glance.certainty,
         total=len(model.resources),
         findings=findings,
+        fit_findings=[t for t in model.findings if t not in {f.text for f in report.findings}],
         more_findings=more_findings,
         several=several[:_WORST],
         unfolded=several[_WORST:_MOST_UNFOLDED],
