@@ -21,7 +21,6 @@ several times with different figures under names that begin with different words
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -39,6 +38,13 @@ from topocal.measure.importers.table_columns import (
     classify,
     once_each,
 )
+from topocal.measure.importers.table_rows import (
+    NOTHING,
+    RANGE,
+    REMEDY,
+    delimiter_of,
+    rows_by_column,
+)
 from topocal.measure.importers.tables import parse_table
 from topocal.measure.patterns import parse_pattern
 from topocal.measure.samples import Sample
@@ -49,7 +55,6 @@ from topocal.topo.units import parse_bytes
 __all__ = ["RATE_TABLE", "looks_like_rate_table", "parse_rate_table"]
 
 TITLE: Final = "a table of rates"
-_REMEDY: Final = "begin with a header such as source,destination,bandwidth_GBps"
 
 _OWN: Final = (
     {"source", "destination"},
@@ -61,13 +66,10 @@ _FLOW: Final = re.compile(r"\s{0,8}([^\s<>;]{1,40}?)\s{0,8}-?>\s{0,8}([^\s<>;]{1
 _PAIR: Final = re.compile(
     r"\s{0,8}([^\s<>;]{1,40}?)\s{0,4}(?:->|<->|[-:/,>])\s{0,4}([^\s<>;]{1,40})"
 )
-_RANGE: Final = re.compile(r"[~≈]?\s{0,4}([0-9.]{1,20})\s{0,4}(?:-|–|\.\.)\s{0,4}([0-9.]{1,20})")
 _HOSTS: Final = frozenset({"host", "cpu", "mem", "memory", "ram", "sysmem"})
 _HOST: Final = "cpu0"
 _SOME_GPU: Final = "gpu"
 _DIRECTIONS: Final = {"h2d": (_HOST, _SOME_GPU), "d2h": (_SOME_GPU, _HOST)}
-_NOTHING: Final = frozenset({"", "-", "n/a", "na", "nan", "none", "–", "—", "null"})
-_MOST_ROWS: Final = 200_000
 _MOST_FLOWS: Final = 1_000_000
 
 
@@ -85,7 +87,7 @@ def looks_like_rate_table(text: str) -> bool:
     """Whether a text begins with a header that names ends and a rate, or a size and a time."""
     for line in text[:200_000].split("\n")[:200]:
         if line.strip() and not line.lstrip().startswith("#"):
-            delimiter = _delimiter(line)
+            delimiter = delimiter_of(line)
             if not delimiter or len(line) > 20_000:
                 return False
             found = classify([c.strip().strip('"') for c in line.split(delimiter)])
@@ -104,13 +106,13 @@ def parse_rate_table(text: str, *, file: str) -> Imported:
         When a figure is no rate.
     """
     draft = Draft(kind="rate-table", title=TITLE, file=file)
-    rows, header = _rows(draft, text)
+    rows, header = rows_by_column(draft, text)
     columns = classify(header)
     if not columns.has_figures or not columns.has_ends:
         raise draft.fail(
             f"is no table of rates (begins {one_line(','.join(header))!r})",
             line=rows[0][0] if rows else None,
-            remedy=_REMEDY,
+            remedy=REMEDY,
         )
     if _is_own(header):
         draft.add("table", parse_table(text, file=file))
@@ -135,77 +137,6 @@ def parse_rate_table(text: str, *, file: str) -> Imported:
     _add_groups(draft, figures)
     _prefer(draft)
     return draft.done()
-
-
-def _rows(draft: Draft, text: str) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
-    """Rows by column with their line, and the header."""
-    header: list[str] = []
-    delimiter = ","
-    rows: list[tuple[int, dict[str, str]]] = []
-    for line, content in enumerate(text.split("\n"), start=1):
-        if not content.strip() or content.lstrip().startswith("#"):
-            continue
-        if not header:
-            delimiter = _delimiter(content) or ","
-        try:
-            (cells,) = csv.reader([content], delimiter=delimiter, strict=True)
-        except (csv.Error, ValueError) as error:
-            raise draft.fail(
-                f"is no row of a table: {one_line(error)}", line=line, remedy="check the quotes"
-            ) from error
-        cells = [c.strip() for c in cells]
-        if not header:
-            header = cells
-            if len(set(header)) < len(header):
-                raise draft.fail("names a column twice", line=line, remedy=_REMEDY)
-            continue
-        if len(cells) > len(header):
-            cells = _with_loose_commas(draft, header, cells, delimiter)
-        if len(cells) != len(header):
-            raise draft.fail(
-                f"has {len(cells)} cells where the header has {len(header)}",
-                line=line,
-                remedy="give every column a cell; quote a cell that holds a comma",
-            )
-        if len(rows) >= _MOST_ROWS:
-            raise draft.fail(f"has more than {_MOST_ROWS} rows", line=line, remedy="split it")
-        rows.append((line, dict(zip(header, cells, strict=True))))
-    if not header:
-        raise draft.fail("has no header", remedy=_REMEDY)
-    if not rows:
-        raise draft.fail("has a header but no rows", remedy="add rows")
-    return rows, header
-
-
-def _with_loose_commas(
-    draft: Draft, header: list[str], cells: list[str], delimiter: str
-) -> list[str]:
-    """The cells of a row in which one text has commas and no quotes, when it is clear which."""
-    columns = classify(header)
-    surplus = len(cells) - len(header)
-    found = []
-    for text in columns.texts:
-        at = header.index(text)
-        joined = (delimiter + " ").join(cells[at : at + surplus + 1])
-        tried = [*cells[:at], joined, *cells[at + surplus + 1 :]]
-        row = dict(zip(header, tried, strict=True))
-        flows = row.get(columns.flows, "")
-        rates = [row[c.name] for c in columns.rates]
-        if (flows and ">" not in flows and "<" not in flows) or not all(
-            r.lower() in _NOTHING or to_number(r) is not None or _RANGE.fullmatch(r) for r in rates
-        ):
-            continue
-        found.append((text, tried))
-    if len(found) != 1:
-        return cells
-    draft.note("some texts hold commas and have no quotes: they are read as far as it is clear how")
-    return found[0][1]
-
-
-def _delimiter(header: str) -> str:
-    counts = {d: header.count(d) for d in (",", "\t", ";", "|")}
-    best = max(counts, key=lambda d: counts[d])
-    return best if counts[best] else ""
 
 
 def _is_own(header: Sequence[str]) -> bool:
@@ -259,7 +190,7 @@ class _Row:
 
     def _conditions(self, way: str) -> dict[str, str]:
         found = {c.strip().lower(): self.cells[c].lower() for c in self.columns.conditions}
-        found = {key: value for key, value in found.items() if value not in _NOTHING}
+        found = {key: value for key, value in found.items() if value not in NOTHING}
         for key in ("kind", "op", "operation", "mode", "type"):
             for operation in ("read", "write"):
                 if operation in found.get(key, ""):
@@ -272,10 +203,10 @@ class _Row:
 
     def _rate(self, column: RateColumn) -> float | None:
         text = self.cells[column.name]
-        if text.lower() in _NOTHING:
+        if text.lower() in NOTHING:
             return None
         value = to_number(text.lstrip("~≈ "))
-        if value is None and (span := _RANGE.fullmatch(text)):
+        if value is None and (span := RANGE.fullmatch(text)):
             low, high = to_number(span[1]), to_number(span[2])
             if low is not None and high is not None and 0 < low <= high:
                 value = (low + high) / 2
@@ -315,7 +246,7 @@ class _Row:
         if column.meaning == "both ways":
             if len(pairs) != 1:
                 raise self.draft.fail(
-                    f"{one_line(column.name)} needs one pair", line=self.line, remedy=_REMEDY
+                    f"{one_line(column.name)} needs one pair", line=self.line, remedy=REMEDY
                 )
             pairs = in_order(*pairs[0])
             conditions = conditions | {"direction": "both ways"}
@@ -347,7 +278,7 @@ class _Row:
 
     def _size(self) -> float | None:
         text = self.cells.get(self.columns.size, "")
-        if text.lower() in _NOTHING:
+        if text.lower() in NOTHING:
             return None
         try:
             return parse_bytes(text) or None
