@@ -102,7 +102,7 @@ def _with_loose_commas(
 def delimiter_of(header: str) -> str:
     """What separates the cells of a header; empty where nothing does.
 
-    >>> delimiter_of("flow\\tGB/s, one way"), delimiter_of("flow")
+    >>> delimiter_of("flow\\tGB/s\\tnote, if any"), delimiter_of("flow")
     ('\\t', '')
     """
     counts = {d: header.count(d) for d in (",", "\t", ";", "|")}
