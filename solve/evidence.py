@@ -28,6 +28,7 @@ from topocal.topo.units import format_rate
 
 __all__ = [
     "FALSE_ALARM",
+    "NOISE_FLOOR",
     "Concurrent",
     "Evidence",
     "Finding",
@@ -295,6 +296,11 @@ class Evidence:
             return frozenset()
         place = {name: k for k, name in enumerate(ends)}
         return frozenset((a, b) for a, b in pairs if staged[place[a], place[b]])
+
+    @cached_property
+    def has_groups(self) -> bool:
+        """Whether the topology was made out of the figures themselves."""
+        return NodeKind.GROUP in {kind for _, kind in self.topology.graph.nodes(data="kind")}
 
     @cached_property
     def is_both_ways(self) -> bool:

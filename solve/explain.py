@@ -6,9 +6,11 @@ The explanation is never the estimate: it says what suffices, the fit what is th
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 from topocal.measure.samples import Measurements
@@ -17,6 +19,7 @@ from topocal.solve.collapse import collapsed
 from topocal.solve.conflicts import Conflict, conflicts
 from topocal.solve.demands import Figure, Receivers, demands
 from topocal.solve.evidence import (
+    NOISE_FLOOR,
     Concurrent,
     Evidence,
     Finding,
@@ -40,6 +43,7 @@ from topocal.solve.overview import blind_spot, overview
 from topocal.solve.rows import Observation
 from topocal.solve.settings import Setting, compare_settings
 from topocal.solve.status import Status
+from topocal.topo.resource import NodeKind
 from topocal.topo.topology import Topology
 
 __all__ = [
@@ -56,6 +60,9 @@ PAIR_TOLERANCE: Final = 0.05
 
 CONCURRENT_TOLERANCE: Final = 0.03
 """The same for several flows at once; they are medians of more bytes."""
+
+FEWEST_TO_TELL: Final = 12
+"""Directions of pairs (six pairs) from which their scatter is an estimate of the noise."""
 
 LOOSER: Final = (1.0, 2.0)
 """Where nothing explains the figures within the tolerances, twice as far off is still an answer."""
@@ -252,9 +259,26 @@ def _evidence(
             for r in model.resources.values()
             if r.status is Status.PINNED and r.capacity_Bps and r.id in machine.resources
         },
-        noise=model.noise,
+        noise=_noise(machine, model, seen),
         no_peer=no_peer,
     )
+
+
+def _noise(machine: Topology, model: Model, seen: Sequence[Observation]) -> float:
+    """Relative deviation of one figure.
+
+    The fit's counts, without repeats, how far pairs differ that the topology makes alike.  Groups
+    that were made out of the figures may be wrong; there the two directions of each pair say
+    how far figures that should agree do.
+    """
+    if NodeKind.GROUP not in {kind for _, kind in machine.graph.nodes(data="kind")}:
+        return model.noise
+    rates = {o.pattern.pairs[0]: o.throughput_Bps for o in seen if len(o.pattern.flows) == 1}
+    apart = [abs(math.log(r / rates[p[::-1]])) for p, r in rates.items() if p[::-1] in rates]
+    if len(apart) < FEWEST_TO_TELL:
+        return model.noise
+    # Half of all normal errors are within 0.6745 deviations; of two figures, root two as much.
+    return min(model.noise, max(NOISE_FLOOR, median(apart) / (0.6745 * math.sqrt(2))))
 
 
 def _of_the_fit(model: Model) -> Iterator[Finding]:

@@ -14,9 +14,9 @@ from statistics import median
 from typing import Final
 
 from topocal.solve.evidence import Evidence, Finding, FindingKind, Pair, Severity, listed
-from topocal.solve.findings_pairs import UNLIKE, in_groups, named_before
+from topocal.solve.findings_pairs import UNLIKE, by_ends, in_groups, named_before
 from topocal.solve.words import pairs_in_words
-from topocal.topo.resource import NodeKind, PathClass
+from topocal.topo.resource import PathClass
 
 __all__ = ["find_unlike_pairs", "levels"]
 
@@ -66,7 +66,7 @@ def find_unlike_pairs(evidence: Evidence) -> list[Finding]:
     named = named_before(evidence)
     groups = [
         kept
-        for pairs in in_groups(evidence).values()
+        for pairs in _groups(evidence)
         if len(kept := [p for p in pairs if p not in named]) > 2
         # Sums of both directions stand twice, once for each.
         and not (evidence.is_both_ways and evidence.is_host(kept[0][1]))
@@ -80,6 +80,16 @@ def find_unlike_pairs(evidence: Evidence) -> list[Finding]:
         if odd:
             found.append(_unlike(evidence, group, odd, threshold))
     return found
+
+
+def _groups(evidence: Evidence) -> list[list[Pair]]:
+    """Pairs that are compared with each other.
+
+    Sums of both directions say nothing of senders, and groups that were made out of them promise
+    nothing: then all cards are compared, and their levels are the answer.
+    """
+    merged = evidence.is_both_ways and evidence.has_groups
+    return list((by_ends if merged else in_groups)(evidence).values())
 
 
 def _unlike(evidence: Evidence, group: list[Pair], odd: list[Pair], threshold: float) -> Finding:
@@ -114,10 +124,9 @@ def _count(evidence: Evidence, pairs: Sequence[Pair]) -> int:
 
 
 def _what(evidence: Evidence, group: Sequence[Pair]) -> str:
-    kinds = {kind for _, kind in evidence.topology.graph.nodes(data="kind")}
     host = any(evidence.is_host(n) for n in group[0])
     pairs = f"{_count(evidence, group)} {'pairs with the host' if host else 'pairs'}"
-    if NodeKind.GROUP in kinds:
+    if evidence.has_groups:
         return f"the {pairs} that no topology tells apart"
     routes = evidence.topology.routes(evidence.endpoints)
     code = PathClass(int(routes.path_class.flat[routes.pair_index(*group[0])]))

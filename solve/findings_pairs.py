@@ -15,10 +15,11 @@ from typing import Final
 from topocal.solve.evidence import Evidence, Finding, FindingKind, Pair, Severity, Shown
 from topocal.solve.findings_links import pcie_states
 from topocal.solve.words import ranges
-from topocal.topo.resource import LinkKind, NodeKind, PathClass
+from topocal.topo.resource import LinkKind, PathClass
 
 __all__ = [
     "alike",
+    "by_ends",
     "find_asymmetric_directions",
     "find_near_slower_than_far",
     "find_stragglers",
@@ -94,9 +95,18 @@ def in_groups(evidence: Evidence) -> dict[Hashable, list[Pair]]:
     return found
 
 
+def by_ends(evidence: Evidence) -> dict[Hashable, list[Pair]]:
+    """Pairs by whether either end is the host's memory."""
+    found: dict[Hashable, list[Pair]] = defaultdict(list)
+    for pair in evidence.rates:
+        found[evidence.is_host(pair[0]), evidence.is_host(pair[1])].append(pair)
+    return found
+
+
 def find_stragglers(evidence: Evidence) -> list[Finding]:
     """Cards that are slow with every partner where like pairs of others are not."""
-    groups = in_groups(evidence)
+    # Groups that were made out of the figures set a slow card apart, where nothing is like it.
+    groups = by_ends(evidence) if evidence.has_groups else in_groups(evidence)
     slow = {}
     ends = evidence.endpoints
     threshold = min(math.log(STRAGGLES), -evidence.margin(2 * len(ends)))
@@ -245,6 +255,8 @@ def find_near_slower_than_far(evidence: Evidence) -> list[Finding]:
     slow = {}
     for s in senders:
         ratio = median(rates[p] for p in near[s]) / median(rates[p] for p in far[s])
+        if evidence.has_groups and max(rates[p] for p in near[s]) > min(rates[p] for p in far[s]):
+            continue  # groups that were made out of these figures
         if math.log(ratio) < -threshold:
             slow[s] = ratio
     if not slow:
@@ -252,8 +264,7 @@ def find_near_slower_than_far(evidence: Evidence) -> list[Finding]:
     pairs_near = [p for s in slow for p in near[s]]
     pairs_far = [p for s in slow for p in far[s]]
     usual = median(slow.values())
-    kinds = {kind for _, kind in evidence.topology.graph.nodes(data="kind")}
-    around = "group" if NodeKind.GROUP in kinds else "socket"
+    around = "group" if evidence.has_groups else "socket"
     text = (
         f"{ranges(slow)} {'reaches' if len(slow) == 1 else 'reach'} cards of the same {around} at "
         f"{evidence.span([rates[p] for p in pairs_near])} and cards of another at "
@@ -285,6 +296,8 @@ def _near_and_far(evidence: Evidence) -> tuple[Mapping[str, list[Pair]], Mapping
     far: dict[str, list[Pair]] = defaultdict(list)
     least: dict[Pair, float] = {}
     for pair in evidence.rates:
+        if any(map(evidence.is_host, pair)):
+            continue  # the host's memory is no card
         index = routes.pair_index(*pair)
         code = int(routes.path_class.flat[index])
         route = [topology.links[k] for k in routes.route(*pair)]

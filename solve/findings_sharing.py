@@ -34,7 +34,6 @@ from topocal.solve.evidence import (
 )
 from topocal.solve.words import pattern_in_words, ranges, sentence
 from topocal.topo.incidence import incidence
-from topocal.topo.resource import NodeKind
 from topocal.topo.units import format_rate
 
 __all__ = ["find_shared"]
@@ -340,8 +339,7 @@ def _numbers(c: Concurrent) -> dict[tuple[int, str], int]:
 
 def _where(evidence: Evidence, group: Sequence[_Place]) -> Iterator[str]:
     """What all flows of a place cross in a topology that was given."""
-    grouped = NodeKind.GROUP in {k for _, k in evidence.topology.graph.nodes(data="kind")}
-    if len(group) > 1 or grouped:
+    if len(group) > 1 or evidence.has_groups:
         return
     pairs: list[Pair] = sorted({p for f in group[0].figures for p in f.pattern.pairs})
     lines = incidence(evidence.topology, pairs)

@@ -22,6 +22,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from topocal.measure.patterns import PatternKind, kind_of
 from topocal.measure.samples import Measurements
 from topocal.solve.consistency import NOISE_FLOOR
 from topocal.solve.words import is_host, ranges
@@ -141,6 +142,13 @@ def _log_rates(measurements: Measurements) -> NDArray[np.float64]:
         source, destination = sample.pattern.pairs[0]
         key = (position[source], position[destination])
         found.setdefault(key, []).append(sample.throughput_Bps)
+    if not found:
+        # Where no pair ran alone, half of what both directions pass says as much.
+        for sample in measurements.samples:
+            if kind_of(sample.pattern) is PatternKind.BOTH_WAYS and sample.throughput_Bps > 0:
+                for source, destination in sample.pattern.pairs:
+                    key = (position[source], position[destination])
+                    found.setdefault(key, []).append(sample.throughput_Bps / 2)
     table = np.full((len(position), len(position)), np.nan)
     for key, rates in found.items():
         table[key] = np.log(np.median(rates))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import Final
 
 from topocal.measure.patterns import PatternKind, kind_of
@@ -15,13 +16,16 @@ from topocal.solve.evidence import Concurrent, Evidence, Pair, listed, span
 from topocal.solve.findings_levels import levels
 from topocal.solve.findings_links import pcie_states
 from topocal.solve.words import pairs_in_words, pattern_in_words, ranges
-from topocal.topo.resource import NodeKind, PathClass
+from topocal.topo.resource import PathClass
 from topocal.topo.topology import Topology
 from topocal.topo.units import format_rate
 
 __all__ = ["blind_spot", "overview", "structure"]
 
 _MOST: Final = 4
+
+LESS: Final = 0.05
+"""What a class of routes reads less than the nearest: like pairs agree within that."""
 
 NARROW_BPS: Final = 8e9
 """Less than what PCIe generation 3 x16 or any newer x8 passes to half: cards of this age that read
@@ -77,7 +81,7 @@ def _way(evidence: Evidence, pair: Pair) -> str:
 def _by_class(evidence: Evidence, pairs: Sequence[Pair]) -> str:
     """Spans by path class, where a topology was given and has several."""
     topology = evidence.topology
-    if NodeKind.GROUP in {kind for _, kind in topology.graph.nodes(data="kind")}:
+    if evidence.has_groups:
         return ""
     routes = topology.routes(evidence.endpoints)
     found: dict[int, list[float]] = defaultdict(list)
@@ -86,15 +90,28 @@ def _by_class(evidence: Evidence, pairs: Sequence[Pair]) -> str:
         found[code].append(evidence.rates[pair])
     if len(found) < 2:
         return ""
-    return "; ".join(f"{PathClass(code).name} {span(r)}" for code, r in sorted(found.items()))
+    ordered = sorted(found.items())
+    first = median(ordered[0][1])
+    parts = []
+    for code, rates in ordered:
+        less = 1.0 - median(rates) / first
+        off = f", {less:.0%} less" if less > LESS else ""
+        parts.append(f"{PathClass(code).name} {span(rates)}{off}")
+    return "; ".join(parts)
 
 
 def _by_level(evidence: Evidence, pairs: Sequence[Pair], found: Sequence[Sequence[int]]) -> str:
     parts = []
     for level in found:
-        which = pairs_in_words([pairs[k] for k in level], evidence.endpoints)
+        which = _which(found, level, pairs_in_words([pairs[k] for k in level], evidence.endpoints))
         parts.append(f"{span([evidence.rates[pairs[k]] for k in level])} {which}")
     return "; ".join(parts[:_MOST]) + ("; …" if len(parts) > _MOST else "")
+
+
+def _which(found: Sequence[Sequence[int]], level: Sequence[int], words: str) -> str:
+    """A level's pairs in words; "the others" for the most of them, where words would be cut."""
+    is_most = len(level) == max(map(len, found)) and len(level) > 1
+    return "the others" if is_most and words.endswith(" more") else words
 
 
 def _both_ways(evidence: Evidence) -> Iterator[str]:
@@ -118,7 +135,7 @@ def _both_ways(evidence: Evidence) -> Iterator[str]:
             parts = []
             for level in groups:
                 mutual = [p for k in level for p in (both[k], both[k][::-1])]
-                which = pairs_in_words(mutual, evidence.endpoints)
+                which = _which(groups, level, pairs_in_words(mutual, evidence.endpoints))
                 parts.append(f"{span([rates[k] for k in level])} {which}")
             line += f" ({'; '.join(parts[:_MOST])}{'; …' * (len(parts) > _MOST)})"
         yield line

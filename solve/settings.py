@@ -269,7 +269,7 @@ def _compared(one: _Side, other: _Side, what: str) -> tuple[float, Finding] | No
         logs = {key: -x for key, x in logs.items()}
     moved = {key: x for key, x in logs.items() if abs(x) > CHANGES}
     if not moved:
-        return None
+        return _no_change(one, logs) if what == "p2p" else None
     first, second = _called(one, other, what)
     worst = max(moved, key=lambda key: (abs(moved[key]), -len(key)))
     of = "" if what == "file" else _of(one, what)
@@ -289,6 +289,29 @@ def _compared(one: _Side, other: _Side, what: str) -> tuple[float, Finding] | No
             )
             for key in largest
             for side, name in ((one, first), (other, second))
+        ),
+    )
+
+
+def _no_change(side: _Side, logs: Mapping[Key, float]) -> tuple[float, Finding] | None:
+    """Peer access that changes nothing: copies do not go from card to card."""
+    if max(map(abs, logs.values())) > AGREES:
+        return None
+    rates = [side.rates[key][1] for key in logs if len(key) == 1] or [
+        side.rates[key][1] for key in logs
+    ]
+    ends = sorted({n for key in logs for pair in key for n in pair})
+    return 0.0, Finding(
+        kind=FindingKind.NO_PEER,
+        severity=Severity.WARNING,
+        about=tuple(ends[:_SHOWN]),
+        text=(
+            f"With and without peer access everything reads alike ({span(rates)}): no copy goes "
+            "from card to card directly, whatever was asked for."
+        ),
+        evidence=tuple(
+            Shown(name=pattern_in_words(side.rates[key][0]), rate_Bps=side.rates[key][1])
+            for key in list(logs)[:_SHOWN]
         ),
     )
 

@@ -351,7 +351,7 @@ def test_both_ways_no_more_than_one_way_is_one_uplink_crossed_twice() -> None:
     unsaid = evidence(box(2, 1), rates, measured(both_ways("gpu0", "gpu1", SIZE), 6.10))
     (found,) = find_staged_copies(unsaid)
     assert found.text.endswith(
-        "Copies that are staged in host memory do so: they cross one uplink up and down."
+        "Copies that are staged in host memory do so: they cross one uplink twice, up and down."
     )
 
 
