@@ -181,6 +181,19 @@ def test_ctrl_c_ends_all_of_them(folder: Path) -> None:
     )
 
 
+# As a job's end by its scheduler, or `kill`.
+def test_sigterm_ends_all_of_them_and_says_so(folder: Path) -> None:
+    process = start(folder)
+    ranks = wait_for_batches(process, folder)
+    process.terminate()
+    status, errors = end_of(process, ranks)
+    assert status == 128 + signal.SIGTERM
+    assert errors == (
+        "topocal: ended by SIGTERM; what was measured is in cal.json.journal, go on with --resume\n"
+    )
+    assert batches(folder) >= 2
+
+
 def _plain_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

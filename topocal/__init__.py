@@ -10,10 +10,10 @@ The names below are the public ones; they are loaded when first used, so that
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # As typing says it, which takes a moment to load.
 if TYPE_CHECKING:
+    from typing import Any
+
     from topocal.measure.distributed import run_plan
     from topocal.measure.importers.tables import read_tables
     from topocal.measure.load import load
@@ -144,6 +144,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name not in _HOME:
         raise AttributeError(f"module 'topocal' has no attribute {name!r}")
     home = f"topocal.{_HOME[name]}"

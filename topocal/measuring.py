@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -127,6 +128,8 @@ def explained(journal: Path) -> Iterator[None]:
         With that in its remedy.
     typer.Exit
         With status 130, after Ctrl-C.
+    SystemExit
+        With status 143, after SIGTERM (:func:`topocal.measure.launch.launch`).
     """
     from topocal.topo.errors import MeasurementError
 
@@ -136,7 +139,15 @@ def explained(journal: Path) -> Iterator[None]:
         _restore_terminal()
         raise with_journal(error, journal) from error
     except KeyboardInterrupt as stop:
-        _restore_terminal()
-        kept = f"; what was measured is in {journal}, go on with --resume"
-        tell(f"topocal: interrupted{kept if journal.exists() else ''}")
+        _tell_end("interrupted", journal)
         raise typer.Exit(130) from stop
+    except SystemExit as stop:
+        if stop.code == 128 + signal.SIGTERM:
+            _tell_end("ended by SIGTERM", journal)
+        raise
+
+
+def _tell_end(how: str, journal: Path) -> None:
+    _restore_terminal()
+    kept = f"; what was measured is in {journal}, go on with --resume"
+    tell(f"topocal: {how}{kept if journal.exists() else ''}")

@@ -17,6 +17,9 @@ __all__ = ["Advance", "progress"]
 _EVERY_S = 0.2
 """How often a bar that follows the clock is moved."""
 
+_SEEN_S = 0.5
+"""Less is over before anybody has read it."""
+
 
 class Advance:
     """To be called with how much has been done since the last call."""
@@ -47,14 +50,15 @@ def progress(
         How much there is to do, where that is known beforehand.
     expected_s
         Seconds that it takes or may take, for work that says nothing while it runs: the bar
-        follows the clock, and stops short of its end until the work is done.
+        follows the clock, and stops short of its end until the work is done.  Where that is
+        too short to look at, there is none.
 
     Yields
     ------
     Advance
         To be called with how much has been done since the last call.
     """
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or (expected_s is not None and expected_s < _SEEN_S):
         yield Advance()
         return
     from rich.console import Console

@@ -75,6 +75,7 @@ def assign(
 
     from topocal.caps_source import conditions_of, find_caps
     from topocal.console import console, print_json, safe
+    from topocal.expected import assigning_s
     from topocal.outputs import check_outputs
     from topocal.progress import progress
     from topocal.solve.policy.assign import assign as assign_requests
@@ -94,7 +95,7 @@ def assign(
     caps = find_caps(model, digest=digest)
     notes: list[str] = []
     wanted = read_requests(requests, caps.endpoints, tell=notes.append)
-    with progress("assigning (the first time on a machine also compiles)"):
+    with progress("assigning", expected_s=assigning_s(len(wanted))):
         answer = assign_requests(
             caps,
             wanted,

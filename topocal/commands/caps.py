@@ -66,12 +66,15 @@ def caps(
     """
     from topocal.caps_source import conditions_of, find_caps
     from topocal.console import console, print_file, safe
+    from topocal.expected import of_model_s
     from topocal.outputs import check_outputs
+    from topocal.progress import progress
     from topocal.solve.caps_document import caps_digest, encode_caps, write_caps
 
     check_outputs(output, [model])
     measured = conditions_of(group_size, backend, setting)
-    found = find_caps(model, endpoints=endpoint, measured=measured, digest=digest)
+    with progress("reading the model", expected_s=of_model_s(model, "caps")):
+        found = find_caps(model, endpoints=endpoint, measured=measured, digest=digest)
     if output is not None:
         write_caps(found, output)
     if as_json:

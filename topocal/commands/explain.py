@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["explain"]
 
-_FIT_S = 2.0
-"""About what everything but the search for the fewest resources takes."""
-
 
 def explain(
     context: typer.Context,
@@ -79,6 +76,7 @@ def explain(
             _no_pattern(files[0])
         _explain_machine(files, topology, limit_s, html, as_json)
         return
+    from topocal.expected import fitting_s
     from topocal.explaining import sort_inputs
     from topocal.pattern_options import patterns_from
     from topocal.progress import progress
@@ -90,7 +88,7 @@ def explain(
     if fitted is None:
         inputs = sort_inputs(files, topology)
         part = inputs.whole()
-        with progress("fitting"):
+        with progress("fitting", expected_s=fitting_s(len(part.measurements.samples))):
             fitted = _noted(fit(part.measurements, part.machine), inputs.notes)
     known = fitted.topology.endpoints
     size_bytes = parse_bytes(size)
@@ -131,6 +129,7 @@ def _explain_machine(
     from dataclasses import replace
 
     from topocal.console import console, print_json, safe
+    from topocal.expected import fitting_s
     from topocal.explaining import sort_inputs
     from topocal.explanation_text import (
         explanation_document,
@@ -156,7 +155,8 @@ def _explain_machine(
         else:
             tell_findings(findings, inputs.machine, notes)
         return
-    with progress("explaining", expected_s=limit_s + _FIT_S):
+    samples = sum(len(part.measurements.samples) for part in inputs.parts)
+    with progress("explaining", expected_s=fitting_s(samples) + limit_s):
         found = [
             explain_part(
                 part.measurements,

@@ -37,6 +37,7 @@ def fit(
     from dataclasses import replace
 
     from topocal.console import console, print_json, safe
+    from topocal.expected import fitting_s
     from topocal.machine import find_topology
     from topocal.measure.load import load
     from topocal.outputs import check_outputs
@@ -51,7 +52,9 @@ def fit(
     machine = find_topology(topology) if topology else None
     told: list[str] = []
     measured = load(files, tell=told.append)
-    with progress(f"fitting {len(measured.samples)} samples", expected_s=certify_s):
+    samples = len(measured.samples)
+    expected_s = fitting_s(samples) + (certify_s or 0.0)
+    with progress(f"fitting {samples} samples", expected_s=expected_s):
         model = fit_model(measured, machine, certify_s=certify_s)
     model = replace(model, notes=(*told, *model.notes))
     if output is not None:

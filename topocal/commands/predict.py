@@ -32,6 +32,7 @@ def predict(
     topocal predict model.json --flow 0:4 --flow 1:5 --json
     """
     from topocal.console import console, print_indented, print_json, safe
+    from topocal.expected import of_model_s
     from topocal.pattern_options import patterns_from
     from topocal.prediction_text import (
         advice_document,
@@ -40,6 +41,7 @@ def predict(
         headline,
         prediction_document,
     )
+    from topocal.progress import progress
     from topocal.solve.model import read_model
     from topocal.solve.next_measurement import Adviser
     from topocal.solve.predict import predict as predict_patterns
@@ -47,21 +49,27 @@ def predict(
     from topocal.topo.errors import InputError
     from topocal.topo.units import parse_bytes
 
-    machine = read_model(model)
     size_bytes = parse_bytes(size)
-
-    def resolve(name: str) -> str:
-        return resolve_endpoint(name, machine.topology.endpoints)
-
-    wanted = patterns_from(fan_in, fan_out, flow, both_ways, pattern, size_bytes, resolve)
-    if not wanted:
-        raise InputError(
-            "nothing to predict",
-            remedy="give --fan-in, --fan-out, --flow, --both-ways or --pattern",
+    with progress("predicting", expected_s=of_model_s(model, "predicting")):
+        machine = read_model(model)
+        known = machine.topology.endpoints
+        wanted = patterns_from(
+            fan_in,
+            fan_out,
+            flow,
+            both_ways,
+            pattern,
+            size_bytes,
+            lambda name: resolve_endpoint(name, known),
         )
-    predictions = predict_patterns(machine, wanted)
-    adviser = Adviser(machine)
-    advice = [adviser.advise(p) for p in predictions]
+        if not wanted:
+            raise InputError(
+                "nothing to predict",
+                remedy="give --fan-in, --fan-out, --flow, --both-ways or --pattern",
+            )
+        predictions = predict_patterns(machine, wanted)
+        adviser = Adviser(machine)
+        advice = [adviser.advise(p) for p in predictions]
     if as_json:
         print_json(
             {

@@ -37,8 +37,10 @@ def report(
     topocal report model.json calibration.json -o report.html
     """
     from topocal.console import console, print_json, safe
+    from topocal.expected import of_model_s
     from topocal.measure.load import load
     from topocal.outputs import check_outputs
+    from topocal.progress import progress
     from topocal.report.page import build_report, render_report
     from topocal.solve.model import read_model
     from topocal.topo.errors import InputError
@@ -47,13 +49,14 @@ def report(
     if output is None and not as_json:
         raise InputError("nowhere to write", remedy="give -o report.html")
     check_outputs(output, [model, *(measurements or ())])
-    fitted = read_model(model)
-    found = build_report(fitted, load(measurements) if measurements else None)
     size = 0
-    if output is not None:
-        content = render_report(found).encode("utf-8", "replace")
-        size = len(content)
-        write_atomically(output, content)
+    with progress("drawing the machine", expected_s=of_model_s(model, "report")):
+        fitted = read_model(model)
+        found = build_report(fitted, load(measurements) if measurements else None)
+        if output is not None:
+            content = render_report(found).encode("utf-8", "replace")
+            size = len(content)
+            write_atomically(output, content)
     if as_json:
         print_json(_document(found, output, size))
         return

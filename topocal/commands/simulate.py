@@ -183,12 +183,15 @@ def _one(
     as_json: bool,
 ) -> None:
     from topocal.console import print_json
+    from topocal.expected import simulating_s
     from topocal.progress import progress
     from topocal.simulation import flow_rows, run_one
 
     drawn = svg is not None or html is not None
     before = None
-    with progress("simulating (the first time on a machine also compiles)"):
+    runs = 1 if changed is None else 2
+    expected_s = runs * simulating_s(pattern.flows, len(set(pattern.pairs)))
+    with progress("simulating", expected_s=expected_s):
         if changed is not None:
             before = run_one(base, pattern, alpha_s=alpha_s, record=drawn)
         after = run_one(changed or base, pattern, alpha_s=alpha_s, record=drawn)
