@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Budget", "Draft", "Drafts", "Runs", "assemble"]
 
+_MOST_REPEATS = 1_000_000
+"""More of one pattern say nothing more: a number above is a slip."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
@@ -49,9 +52,10 @@ class Runs:
         InputError
             When a size is not above zero, or a number of runs makes no sense.
         """
-        if repeats < 1 or warm_ups < 0:
+        if not 1 <= repeats <= _MOST_REPEATS or warm_ups < 0:
             raise InputError(
-                f"{repeats} repeats after {warm_ups} warm-ups", remedy="give at least one repeat"
+                f"{repeats} repeats after {warm_ups} warm-ups",
+                remedy="give one repeat at least, and a million at most",
             )
         return cls(sizes_bytes=checked_sizes(sizes_bytes), repeats=repeats, warm_ups=warm_ups)
 

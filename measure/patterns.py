@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
-from topocal.topo.endpoint_names import canonical_endpoint
+from topocal.topo.endpoint_names import canonical_endpoint, plain_arrows
 from topocal.topo.errors import FlowError, FormatError, Where, one_line
 from topocal.topo.flow import Flow, Pattern
 
@@ -205,7 +205,7 @@ def parse_pattern(
         When a flow leads to its own source, or one stands twice.
     """
     pairs: list[tuple[str, str]] = []
-    for part in text.split("+"):
+    for part in plain_arrows(text).split("+"):
         match = _ARROW.match(part)
         sides = [] if match is None else [match[1].split(","), match[3].split(",")]
         if match is None or not all(_is_name(name) for side in sides for name in side):

@@ -112,7 +112,7 @@ def test_standard_input(
         (TREE[:150], (), "a.xml:4: the XML is cut off inside <pci> of line 3; get the whole"),
         ("nonsense", (), "a.xml: is of no known kind (begins with 'nonsense'); name its kind"),
         ("nonsense", ("--as", "nccl-log"), "a.xml: has no topology dump of NCCL; log a run"),
-        (TREE, ("--as", "nonsense"), "unknown kind 'nonsense'; use one of topology, nccl-xml"),
+        (TREE, ("--as", "nonsense"), "no kind of file 'nonsense'; choose one of topology,"),
         ("", (), "a.xml: is empty; give a tool's output"),
         ("\0", (), "a.xml: is a binary file; give a tool's text output"),
     ],

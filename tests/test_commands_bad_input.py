@@ -111,7 +111,7 @@ def test_a_thing_that_is_no_topology(verb: str, thing: str, run: Run) -> None:
     make(path)
     before = _names()
     option = {"read": "-o", "show": "--svg"}[verb]
-    refused(run(verb, path, option, "out.json"), words)
+    refused(run(verb, path, option, "out"), words)
     assert _names() == before
 
 
@@ -220,8 +220,8 @@ def test_one_file_twice(run: Run) -> None:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("nvidia", "unknown kind 'nvidia'; use one of topology, nccl-xml"),
-        ("", "unknown kind ''"),
+        ("nvidia", "no kind of file 'nvidia'; did you mean nvidia"),
+        ("", "no kind of file ''"),
         ("lspci", "has no line of lspci's tree"),
         ("hwloc", "topo.txt"),
         ("topology", "not a JSON file"),

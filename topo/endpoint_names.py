@@ -5,9 +5,74 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from topocal.topo.errors import UnknownEndpointError, Where
+from topocal.topo.errors import InputError, UnknownEndpointError, Where, one_line
 
-__all__ = ["canonical_endpoint", "resolve_endpoint"]
+__all__ = [
+    "canonical_endpoint",
+    "endpoint_list",
+    "plain_arrows",
+    "resolve_endpoint",
+    "split_list",
+]
+
+_ARROWS = str.maketrans({"→": "->", "←": "<-", "↔": "<->"})
+
+
+def plain_arrows(text: str) -> str:
+    """A text whose arrows are written as they are typed.
+
+    >>> plain_arrows("3←4,5 + 0↔1")
+    '3<-4,5 + 0<->1'
+    """
+    return text.translate(_ARROWS)
+
+
+def split_list(text: str, *, of: str, blanks: bool = True) -> list[str]:
+    """The words of a list that is divided by commas or blanks.
+
+    Parameters
+    ----------
+    of
+        What it is a list of, in the plural.
+    blanks
+        Whether blanks divide, too; sizes may have some (``1 MiB``).
+
+    Raises
+    ------
+    InputError
+        When it is empty, or there is nothing between two commas.
+
+    >>> split_list("0, 1,nic0", of="endpoints")
+    ['0', '1', 'nic0']
+    """
+    parts = [part.split() if blanks else [part.strip()] for part in text.split(",")]
+    if not all(parts) or not all(word for words in parts for word in words):
+        raise InputError(
+            f"{one_line(text)!r} is no list of {of}", remedy="write them between commas, each once"
+        )
+    return [word for words in parts for word in words]
+
+
+def endpoint_list(text: str, endpoints: Sequence[str]) -> list[str]:
+    """The endpoints of a list such as ``0,1,nic0``, in its order.
+
+    Raises
+    ------
+    InputError
+        When it is no list, or an endpoint stands in it twice.
+    UnknownEndpointError
+        When a name stands for none.
+
+    >>> endpoint_list("1,0", ["gpu0", "gpu1"])
+    ['gpu1', 'gpu0']
+    """
+    found: list[str] = []
+    for name in split_list(text, of="endpoints"):
+        one = resolve_endpoint(name, endpoints)
+        if one in found:
+            raise InputError(f"endpoint {one} is named twice", remedy="name each once")
+        found.append(one)
+    return found
 
 
 def canonical_endpoint(name: str) -> str:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from topocal.topo.exporters.figures import Figures
     from topocal.topo.topology import Topology
 
-__all__ = ["FORMATS", "Export", "Source", "export", "find_source", "fitted_figures"]
+__all__ = ["FORMATS", "Export", "Source", "export", "find_source", "fitted_figures", "held_by"]
 
 FORMATS: Final = ("simgrid", "nccl", "graphml", "dot")
 """What :func:`export` writes."""
@@ -40,6 +39,20 @@ class Export:
 
     text: str
     notes: tuple[str, ...]
+
+
+def held_by(format: str) -> str:
+    """What a file of a format holds, as :func:`topocal.outputs.check_outputs` calls it.
+
+    Raises
+    ------
+    InputError
+        When the format is unknown.
+    """
+    from topocal.topo.choices import one_of
+
+    held = {"simgrid": "XML", "nccl": "XML", "graphml": "GraphML or XML", "dot": "DOT"}
+    return held[one_of(format, FORMATS, what="format")]
 
 
 def find_source(name: str) -> Source:
@@ -104,7 +117,7 @@ def export(
     source: Source,
     format: str,
     *,
-    endpoints: Sequence[str] | None = None,
+    endpoints: str | None = None,
     host: str | None = None,
 ) -> Export:
     """The file's text.
@@ -114,7 +127,8 @@ def export(
     format
         One of :data:`FORMATS`.
     endpoints
-        Hosts of a SimGrid platform (default: the accelerators, else all endpoints).
+        Hosts of a SimGrid platform, such as ``0,1,nic0`` (default: the accelerators, else all
+        endpoints).
     host
         Which host NCCL's file describes, where there are several.
 
@@ -123,32 +137,30 @@ def export(
     InputError
         When the format is unknown, an option is not for it, or it cannot hold the machine.
     """
-    from topocal.topo.errors import InputError, one_line
+    from topocal.topo.choices import one_of
+    from topocal.topo.errors import InputError
 
+    kind = one_of(format, FORMATS, what="format")
     for given, option, of in ((endpoints, "--endpoints", "simgrid"), (host, "--host", "nccl")):
-        if given is not None and format != of:
+        if given is not None and kind != of:
             raise InputError(f"{option} is for {of}", remedy=f"leave it out, or say --as {of}")
     topology, figures = source.topology, source.figures
-    if format == "simgrid":
-        from topocal.topo.endpoint_names import resolve_endpoint
+    if kind == "simgrid":
+        from topocal.topo.endpoint_names import endpoint_list
         from topocal.topo.exporters.simgrid import simgrid_platform
 
-        chosen = [resolve_endpoint(e, topology.endpoints) for e in endpoints or ()]
-        platform = simgrid_platform(topology, figures, endpoints=chosen or None, notes=source.notes)
+        chosen = None if endpoints is None else endpoint_list(endpoints, topology.endpoints)
+        platform = simgrid_platform(topology, figures, endpoints=chosen, notes=source.notes)
         return Export(platform.text, platform.notes)
-    if format == "nccl":
+    if kind == "nccl":
         from topocal.topo.exporters.nccl_xml import nccl_file
 
         file = nccl_file(topology, figures, host=host, notes=source.notes)
         return Export(file.text, file.notes)
-    if format == "graphml":
+    if kind == "graphml":
         from topocal.topo.exporters.graphml import to_graphml
 
         return Export(to_graphml(topology, figures), source.notes)
-    if format == "dot":
-        from topocal.topo.exporters.dot import to_dot
+    from topocal.topo.exporters.dot import to_dot
 
-        return Export(to_dot(topology, figures), source.notes)
-    raise InputError(
-        f"no format {one_line(format)!r}", remedy=f"choose one of {', '.join(FORMATS)}"
-    )
+    return Export(to_dot(topology, figures), source.notes)

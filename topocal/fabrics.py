@@ -52,14 +52,14 @@ def find_shape(
     """
     from topocal.measure.fabric.shape import SPREAD, shape_of
     from topocal.measure.fabric.shapes import build_shape
-    from topocal.topo.endpoint_names import resolve_endpoint
+    from topocal.topo.endpoint_names import endpoint_list
     from topocal.topo.readers.registry import read_any
 
     is_file = like == "-" or os.path.lexists(like) or "/" in like or bool(Path(like).suffix)
     topology = read_any(like) if is_file else build_shape(like)
     chosen = None
     if endpoints is not None:
-        chosen = [resolve_endpoint(name, topology.endpoints) for name in endpoints.split(",")]
+        chosen = endpoint_list(endpoints, topology.endpoints)
     return shape_of(
         topology,
         endpoints=chosen,
@@ -93,11 +93,14 @@ def with_faults(
         When one cannot be read, or names nothing.
     """
     from topocal.measure.fabric import faults
-    from topocal.topo.endpoint_names import resolve_endpoint
+    from topocal.topo.endpoint_names import endpoint_list, plain_arrows, resolve_endpoint
     from topocal.topo.errors import InputError, one_line
     from topocal.topo.units import parse_rate
 
     blueprint = shape.blueprint
+    slow, half_duplex, ingress = (
+        [plain_arrows(text) for text in texts] for texts in (slow, half_duplex, ingress)
+    )
     for text in slow:
         link, value = _split(text, "LINK=FACTOR")
         try:
@@ -111,9 +114,9 @@ def with_faults(
         blueprint = faults.half_duplex(blueprint, link)
     for text in ingress:
         name, value = _split(text, "ENDPOINT=RATE")
-        root, _, peers = name.partition("<-")
+        root, arrow, peers = name.partition("<-")
         endpoint = resolve_endpoint(root, blueprint.endpoints)
-        sources = [resolve_endpoint(p, blueprint.endpoints) for p in peers.split(",") if p]
+        sources = endpoint_list(peers, blueprint.endpoints) if arrow else []
         blueprint = faults.limit_ingress(blueprint, endpoint, parse_rate(value), sources)
     return replace(shape, blueprint=blueprint)
 

@@ -31,13 +31,11 @@ def measuring_settings(issue: str, verify: bool, shortest: str, timeout: str) ->
     """
     from topocal.measure.coordinator import Settings
     from topocal.measure.provenance import ISSUE_MODES
+    from topocal.topo.choices import one_of
     from topocal.topo.errors import InputError, one_line
     from topocal.topo.units import parse_seconds
 
-    if issue not in (*ISSUE_MODES, "both"):
-        raise InputError(
-            f"--issue {one_line(issue)}", remedy=f"use {', '.join(ISSUE_MODES)} or both"
-        )
+    issue = one_of(issue, (*ISSUE_MODES, "both"), what="--issue")
     limit = parse_seconds(timeout)
     if limit <= 0:
         raise InputError(f"--timeout {one_line(timeout)}", remedy="give more than nothing")

@@ -26,6 +26,7 @@ __all__ = [
     "TransferGroup",
     "TransferSetting",
     "Verify",
+    "checked_seed",
     "refuse_idle",
 ]
 
@@ -95,6 +96,21 @@ AllowStale: TypeAlias = Annotated[
 Digest: TypeAlias = Annotated[
     str | None, typer.Option("--digest", help="Refuse caps that have another digest.")
 ]
+
+
+def checked_seed(seed: int) -> int:
+    """A seed of random numbers.
+
+    Raises
+    ------
+    InputError
+        When it is negative.
+    """
+    if seed < 0:
+        from topocal.topo.errors import InputError
+
+        raise InputError(f"--seed {seed}", remedy="give a whole number, zero or more")
+    return seed
 
 
 def refuse_idle(context: typer.Context, options: Sequence[str], where: str) -> None:

@@ -15,12 +15,45 @@ if TYPE_CHECKING:
 
 __all__ = ["check_outputs"]
 
+_SUFFIX = {
+    "JSON": ".json",
+    "CSV": ".csv",
+    "SVG": ".svg",
+    "HTML": ".html",
+    "XML": ".xml",
+    "GraphML or XML": ".graphml",
+    "DOT": ".dot",
+    "an archive": ".tar.gz",
+}
+"""What names end in, by what files hold."""
+
+_SAYS = {suffix: held for held, suffix in _SUFFIX.items() if " or " not in held} | {
+    ".htm": "HTML",
+    ".xhtml": "HTML",
+    ".graphml": "GraphML",
+    ".gv": "DOT",
+    ".gz": "an archive",
+    ".tgz": "an archive",
+    ".tar": "an archive",
+    ".zip": "ZIP",
+    ".pdf": "PDF",
+    ".png": "PNG",
+    ".jpg": "JPEG",
+    ".jpeg": "JPEG",
+    ".gif": "GIF",
+    ".md": "Markdown",
+    ".xlsx": "a spreadsheet",
+    ".yaml": "YAML",
+    ".yml": "YAML",
+}
+"""What a name says that its file holds."""
+
 
 def check_outputs(
     outputs: Path | Sequence[Path | None] | None,
     inputs: Sequence[str | Path | None] = (),
     *,
-    suffixes: Sequence[str] = (),
+    formats: Sequence[str] = ("JSON",),
     writes: bool = True,
 ) -> None:
     """What cannot be written, or should not, is told now and not after an hour of work.
@@ -31,8 +64,9 @@ def check_outputs(
         Where to write; ``None`` where that is not asked for.
     inputs
         What is read: files, and names of machines that are none.
-    suffixes
-        What the first output's name must end in, in any case; none: anything.
+    formats
+        What each output will hold: JSON, SVG, HTML, XML, DOT, an archive; the last one is that of
+        all further outputs. Of ``JSON or CSV`` the name says which.
     writes
         Whether this process will write: of a group, the first one does, on its own host.
 
@@ -49,13 +83,14 @@ def check_outputs(
     from topocal.topo.files import require_writable
 
     several = [outputs] if outputs is None or isinstance(outputs, Path) else list(outputs)
-    first = several[0] if several else None
-    if first is not None and suffixes and first.suffix.lower() not in suffixes:
-        raise InputError(
-            f"is neither {' nor '.join(suffixes)}",
-            where=Where(file=str(first)),
-            remedy="name it after its format",
-        )
+    several_formats = [*formats, *[formats[-1]] * len(several)]
+    for one, held in zip(several, several_formats, strict=False):
+        if one is not None and held == "JSON or CSV" and _said(one) not in ("JSON", "CSV"):
+            raise InputError(
+                "is neither .csv nor .json",
+                where=Where(file=str(one)),
+                remedy="name it after its format",
+            )
     wanted = [(path, _place(path)) for path in several if path is not None]
     # A name of a machine, such as b70, is no file, and a file of that name may be made.
     read = {_place(one) for one in inputs if one is not None and os.path.lexists(one)}
@@ -69,6 +104,19 @@ def check_outputs(
             )
     for path, _ in wanted if writes else ():
         require_writable(path)
+    for one, held in zip(several, several_formats, strict=False):
+        said = "" if one is None else _said(one)
+        if one is not None and said and said not in held:
+            raise InputError(
+                f"would hold {held}, and its name says {said}",
+                where=Where(file=str(one)),
+                remedy=f"call it {one.with_suffix(_SUFFIX[held]).name}",
+            )
+
+
+def _said(path: Path) -> str:
+    """What a file's name says that it holds; empty where it says nothing that is known."""
+    return _SAYS.get(path.suffix.lower(), "")
 
 
 def _place(path: str | Path) -> str:

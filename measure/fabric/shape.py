@@ -48,6 +48,9 @@ _CROWD: Final = 0.585
 """A link that n endpoints lie behind is taken to pass n**0.585 times what one has: half as
 much again for two, 2.25 times as much for four."""
 
+_MOST_SCALE: Final = 1e6
+"""What a kernel passes is far below: it would be told with the speeds."""
+
 SPREAD: Final = 0.1
 """The truth is within so much of nominal, either way."""
 
@@ -132,7 +135,7 @@ def shape_of(
             f"a fabric of {len(chosen)} endpoints", remedy=f"name 2 to {MOST_ENDPOINTS} of them"
         )
     for name, value in (("scale", scale), ("spread", 1 - spread)):
-        if not (math.isfinite(value) and value > 0):
+        if not 0 < value <= _MOST_SCALE:  # Nor is a number that is none.
             raise InputError(f"no fabric has this {name}", remedy="give a sensible number")
     links, hops, behind = _routed(topology, chosen)
     notes: list[str] = []

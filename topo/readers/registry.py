@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from topocal.topo.choices import one_of
 from topocal.topo.errors import (
     FormatError,
-    InputError,
     TopologyError,
     Where,
     file_words,
@@ -133,10 +133,7 @@ def parse_any(text: str, *, file: str, kind: str | None = None) -> Topology:
         When the text is of no known kind, or damaged.
     """
     known = {reader.name: reader for reader in READERS}
-    if kind is not None and kind not in known:
-        raise InputError(
-            f"unknown kind {one_line(kind)!r}", remedy="use one of " + ", ".join(known)
-        )
+    kind = None if kind is None else one_of(kind, known, what="kind of file")
     reader, shape = _sniff(text, file=file) if kind is None else (known[kind], text)
     try:
         return _parse(reader, shape, file)

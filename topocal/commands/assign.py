@@ -90,7 +90,7 @@ def assign(
     least = parse_bytes(min_split)
     if least < 1 or least != int(least):
         raise InputError(f"--min-split {min_split} is no whole number of bytes", remedy="give one")
-    check_outputs(output, [model, requests], suffixes=(".csv", ".json"))
+    check_outputs(output, [model, requests], formats=("JSON or CSV",))
     under = conditions_of(group_size, backend, setting)
     caps = find_caps(model, digest=digest)
     notes: list[str] = []

@@ -16,6 +16,7 @@ from topocal.options import (
     Spawn,
     Timeout,
     Verify,
+    checked_seed,
     refuse_idle,
 )
 
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["calibrate"]
 
-_OF_PROCESSES = ("--spawn", "--backend", "--device", "--issue", "--verify", "--min-duration")
-_OF_PROCESSES += ("--timeout", "--resume")
+_OF_PROCESSES = (
+    *("--spawn", "--backend", "--device", "--issue"),
+    *("--verify", "--min-duration", "--timeout", "--resume"),
+)
 """Options of measuring in processes."""
 
 
@@ -136,7 +139,7 @@ def calibrate(
 
     if simulate is not None:
         tell = Progress(quiet=as_json).tell
-        finish(what.run(simulated_machine(simulate, noise=noise, seed=seed), tell))
+        finish(what.run(simulated_machine(simulate, noise=noise, seed=checked_seed(seed)), tell))
         return
     calibrate_in_processes(
         what,
@@ -166,22 +169,22 @@ def _calibration(
     from topocal.fabrics import SIZES_BYTES
     from topocal.measure.distributed import rank_endpoints
     from topocal.measure.plan import checked_sizes
+    from topocal.pattern_options import size_list
     from topocal.processes import group_size
-    from topocal.topo.endpoint_names import resolve_endpoint
+    from topocal.topo.endpoint_names import endpoint_list
     from topocal.topo.errors import InputError
-    from topocal.topo.units import parse_bytes
 
     if rounds < 1:
         raise InputError(f"--rounds {rounds}", remedy="give one or more")
     given = None
     if endpoints is not None:
-        given = [resolve_endpoint(name, machine.endpoints) for name in endpoints.split(",")]
+        given = endpoint_list(endpoints, machine.endpoints)
     known = given or list(machine.accelerators or machine.endpoints)
     here = simulate is not None or shape is not None
     count = len(known) if here else group_size(spawn)
     chosen: tuple[float, ...] | None = None if shape is None else SIZES_BYTES
     if sizes is not None:
-        chosen = checked_sizes([*map(parse_bytes, sizes.split(","))])
+        chosen = checked_sizes(size_list(sizes))
     return Calibration(
         topology=machine,
         endpoints=rank_endpoints(known, count, given),

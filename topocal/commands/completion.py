@@ -27,12 +27,9 @@ def completion(
     """
     from typer._completion_shared import get_completion_script
 
-    from topocal.topo.errors import InputError, one_line
+    from topocal.topo.choices import one_of
 
-    if shell not in SHELLS:
-        raise InputError(
-            f"no completion for the shell {one_line(shell)!r}", remedy=f"use {', '.join(SHELLS)}"
-        )
+    shell = one_of(shell, SHELLS, what="completion for the shell")
     typer.echo(
         get_completion_script(prog_name="topocal", complete_var="_TOPOCAL_COMPLETE", shell=shell)
     )

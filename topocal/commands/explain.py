@@ -70,7 +70,7 @@ def explain(
         _refuse_of_machine(context, html is not None)
     if not wanted:
         refuse_idle(context, ("--size", "--faster"), "without a pattern")
-    check_outputs(html, [*files, topology])
+    check_outputs(html, [*files, topology], formats=("HTML",))
     if not wanted:
         if fitted is not None:
             _no_pattern(files[0])
@@ -78,12 +78,11 @@ def explain(
         return
     from topocal.expected import fitting_s
     from topocal.explaining import sort_inputs
-    from topocal.pattern_options import patterns_from
+    from topocal.pattern_options import flow_size, patterns_from
     from topocal.progress import progress
     from topocal.solve.fit import fit
     from topocal.solve.speedup import speed_up
     from topocal.topo.endpoint_names import resolve_endpoint
-    from topocal.topo.units import parse_bytes
 
     if fitted is None:
         inputs = sort_inputs(files, topology)
@@ -91,7 +90,7 @@ def explain(
         with progress("fitting", expected_s=fitting_s(len(part.measurements.samples))):
             fitted = _noted(fit(part.measurements, part.machine), inputs.notes)
     known = fitted.topology.endpoints
-    size_bytes = parse_bytes(size)
+    size_bytes = flow_size(size)
     patterns = patterns_from(
         fan_in,
         fan_out,

@@ -51,16 +51,14 @@ def export(
     """
     from topocal.console import console, print_file, print_json, safe, tell
     from topocal.exporting import export as write
-    from topocal.exporting import find_source
+    from topocal.exporting import find_source, held_by
     from topocal.outputs import check_outputs
     from topocal.topo.errors import printable
     from topocal.topo.files import write_atomically
 
-    check_outputs(output, [model])
+    check_outputs(output, [model], formats=(held_by(format),))
     source = find_source(model)
-    made = write(
-        source, format, endpoints=None if endpoints is None else endpoints.split(","), host=host
-    )
+    made = write(source, format, endpoints=endpoints, host=host)
     content = made.text.encode("utf-8", "replace")
     if output is not None:
         write_atomically(output, content)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from topocal.console import tell
-from topocal.options import refuse_idle
+from topocal.options import checked_seed, refuse_idle
 
 if TYPE_CHECKING:
     from topocal.measure.fabric.shape import Shape
@@ -84,7 +84,7 @@ def fabric(
             remedy="ask for the capacities alone: they are the same for the same options",
         )
     check_outputs(output, [like])
-    shape = find_shape(like, endpoints=endpoints, scale=scale, seed=seed)
+    shape = find_shape(like, endpoints=endpoints, scale=scale, seed=checked_seed(seed))
     shape = with_faults(
         shape, slow=slow or (), half_duplex=half_duplex or (), ingress=ingress or ()
     )

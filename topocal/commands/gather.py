@@ -42,7 +42,7 @@ def gather(
     from topocal.topo.errors import printable
     from topocal.topo.gather import gather as gather_machine
 
-    check_outputs(output)
+    check_outputs(output, formats=("an archive",))
     captured = gather_machine(output, sysfs=sysfs)
     if as_json:
         print_json(

@@ -71,12 +71,13 @@ def measure(
     from topocal.measuring import Progress, explained, measuring_settings, whoever_listens
     from topocal.outputs import check_outputs
     from topocal.processes import group_size, is_writer, run_ranks
+    from topocal.topo.endpoint_names import split_list
 
     check_outputs([output, journal_path(output)], [plan, topology], writes=is_writer())
     what = read_plan(plan)
     machine_hosts = {} if topology is None else _hosts(what, topology, plan)
     count = group_size(spawn)
-    given = None if endpoints is None else endpoints.split(",")
+    given = None if endpoints is None else split_list(endpoints, of="endpoints")
     progress = Progress(quiet=as_json)
     is_complete = resume and output.exists() and not journal_path(output).exists()
     session = Session(

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from topocal.measure.plan import Plan
-    from topocal.topo.topology import Topology
 
 __all__ = ["plan"]
 
@@ -77,13 +76,15 @@ def plan(
     from topocal.measure.exhaustive import exhaustive
     from topocal.measure.plan import DEFAULT_SIZES_BYTES, plan_to_document, write_plan
     from topocal.outputs import check_outputs
+    from topocal.pattern_options import size_list
     from topocal.progress import progress
+    from topocal.topo.endpoint_names import endpoint_list
     from topocal.topo.units import parse_seconds
 
     check_outputs(output, [topology])
     machine = find_topology(topology)
-    who = None if endpoints is None else _endpoints(endpoints, machine)
-    sizes_bytes = DEFAULT_SIZES_BYTES if sizes is None else _sizes(sizes)
+    who = None if endpoints is None else endpoint_list(endpoints, machine.endpoints)
+    sizes_bytes = DEFAULT_SIZES_BYTES if sizes is None else size_list(sizes)
     budget_s = None if budget_seconds is None else parse_seconds(budget_seconds)
     with progress("planning") as bar:
         if sweep:
@@ -116,18 +117,6 @@ def plan(
     _print_others(made, out, everything)
     if output is not None:
         out.print(f"wrote {output}", markup=False)
-
-
-def _endpoints(text: str, topology: Topology) -> list[str]:
-    from topocal.topo.endpoint_names import resolve_endpoint
-
-    return [resolve_endpoint(name, topology.endpoints) for name in text.split(",")]
-
-
-def _sizes(text: str) -> list[float]:
-    from topocal.topo.units import parse_bytes
-
-    return [parse_bytes(size) for size in text.split(",")]
 
 
 def _print_summary(made: Plan, out: Console) -> None:

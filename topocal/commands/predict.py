@@ -33,7 +33,7 @@ def predict(
     """
     from topocal.console import console, print_indented, print_json, safe
     from topocal.expected import of_model_s
-    from topocal.pattern_options import patterns_from
+    from topocal.pattern_options import flow_size, patterns_from
     from topocal.prediction_text import (
         advice_document,
         advice_line,
@@ -47,9 +47,8 @@ def predict(
     from topocal.solve.predict import predict as predict_patterns
     from topocal.topo.endpoint_names import resolve_endpoint
     from topocal.topo.errors import InputError
-    from topocal.topo.units import parse_bytes
 
-    size_bytes = parse_bytes(size)
+    size_bytes = flow_size(size)
     with progress("predicting", expected_s=of_model_s(model, "predicting")):
         machine = read_model(model)
         known = machine.topology.endpoints

@@ -48,7 +48,7 @@ def report(
 
     if output is None and not as_json:
         raise InputError("nowhere to write", remedy="give -o report.html")
-    check_outputs(output, [model, *(measurements or ())])
+    check_outputs(output, [model, *(measurements or ())], formats=("HTML",))
     size = 0
     with progress("drawing the machine", expected_s=of_model_s(model, "report")):
         fitted = read_model(model)

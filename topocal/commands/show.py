@@ -75,7 +75,7 @@ def _one(name: str, svg: Path | None, *, as_json: bool) -> None:
     from topocal.topo.render.outline import outline
     from topocal.topo.render.sharing import shared_resources
 
-    check_outputs(svg, [name])
+    check_outputs(svg, [name], formats=("SVG",))
     machine = find_topology(name)
     parts = outline(machine)
     few = len(machine.accelerators) <= _MOST_ACCELERATORS

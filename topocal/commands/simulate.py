@@ -101,9 +101,12 @@ def simulate(
     from topocal.topo.flow_files import read_flows
     from topocal.topo.units import parse_rate, parse_seconds
 
-    check_outputs((output, svg, html), (model, flows), suffixes=(".csv", ".json"))
+    check_outputs((output, svg, html), (model, flows), formats=("JSON or CSV", "SVG", "HTML"))
     alpha_s = parse_seconds(alpha)
-    found = find_case(model, default_Bps=None if default is None else parse_rate(default))
+    default_Bps = None if default is None else parse_rate(default)
+    if default_Bps == 0:
+        raise InputError("--default of nothing passes nothing", remedy="give a rate above zero")
+    found = find_case(model, default_Bps=default_Bps)
     base, changes, changed = _change(found.case, settings, remove, add_link, route)
     notes: list[str] = []
     patterns = read_flows(flows, base.topology.endpoints, tell=notes.append)
@@ -137,6 +140,7 @@ def _change(
     """
     import math
 
+    from topocal.topo.endpoint_names import plain_arrows
     from topocal.topo.what_if import (
         Remove,
         SetCapacity,
@@ -147,9 +151,14 @@ def _change(
         parse_setting,
     )
 
-    structure: list[Change] = [parse_link(text) for text in add_link or ()]
-    structure += [Remove(name=name) for name in remove or ()]
-    sets = [parse_setting(text) for text in settings or ()]
+    settings, remove, add_link, route = (
+        [plain_arrows(text) for text in texts or ()]
+        for texts in (settings, remove, add_link, route)
+    )
+    structure: list[Change] = [parse_link(text) for text in add_link]
+    structure += [Remove(name=name) for name in remove]
+    sets = [parse_setting(text) for text in settings]
+    _refuse_twice([("--remove", name) for name in remove] + [("--set", s.resource) for s in sets])
     unknown = {
         name
         for name, value in zip(case.capacities.resources, case.capacities.capacity_Bps, strict=True)
@@ -164,10 +173,34 @@ def _change(
     ]
     base = apply(case, given)
     changed = apply(base, structure)
-    rest: list[Change] = [parse_route(text, changed.topology) for text in route or ()]
+    rest: list[Change] = [parse_route(text, changed.topology) for text in route]
     rest += [change for change in sets if change not in given]
     changes = structure + rest
     return base, changes, apply(changed, rest) if changes else None
+
+
+def _refuse_twice(changes: Sequence[tuple[str, str]]) -> None:
+    """What is set twice, or removed and set, is a slip: which one was meant is not known.
+
+    Raises
+    ------
+    InputError
+        When something is.
+    """
+    from topocal.topo.errors import InputError, one_line
+
+    said: dict[str, str] = {}
+    for option, name in changes:
+        plain = name.strip().lower()
+        if plain in said:
+            first = said[plain]
+            raise InputError(
+                f"{option} {one_line(name)} twice"
+                if first == option
+                else f"{first} and {option} {one_line(name)}",
+                remedy="say one of them",
+            )
+        said[plain] = option
 
 
 def _one(

@@ -16,7 +16,7 @@ import msgspec
 
 from topocal.measure.provenance import KEYS
 from topocal.schemas.documents import DESCRIBED_BY, DOCUMENTS
-from topocal.topo.errors import InputError, one_line
+from topocal.topo.choices import one_of
 
 __all__ = ["NAMES", "encode_schema", "schema_of"]
 
@@ -44,10 +44,7 @@ def schema_of(name: str) -> dict[str, Any]:
     InputError
         When there is none of that name.
     """
-    if name not in DOCUMENTS:
-        raise InputError(
-            f"no schema {one_line(name)!r}", remedy=f"choose one of {', '.join(NAMES)}"
-        )
+    name = one_of(name, NAMES, what="schema")
     document = DOCUMENTS[name]
     (top,), parts = msgspec.json.schema_components([document], ref_template="#/$defs/{name}")
     types = _types_of(document)
