@@ -140,7 +140,8 @@ def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
     for path, name in zip(files, _short(files), strict=True):
         passed_over += _read(path, name, machines, tables, seen)
     machine = machines[0] if len(machines) == 1 else merge(machines).topology if machines else None
-    notes = [*passed_over, *numbered_by_file(tables), *as_both_ways(tables)]
+    notes = [*passed_over, *_as_numbered(tables, machine)]
+    notes += [*numbered_by_file(tables), *as_both_ways(tables)]
     for table in tables:
         table.settings = _settings(table)
     parts, more = _parts(tables, machine)
@@ -150,6 +151,18 @@ def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
         machine=machine,
         notes=tuple(dict.fromkeys([*notes, *_of_files(tables), *more])),
     )
+
+
+def _as_numbered(tables: Sequence[_Table], machine: Topology | None) -> list[str]:
+    """Give each tool's GPUs the topology's numbers, and say where they differ."""
+    from topocal.same_gpus import numbered_as_machine
+
+    notes = []
+    for table in tables:
+        if table.imported is not None and machine is not None:
+            table.imported, told = numbered_as_machine(table.imported, machine)
+            notes += told
+    return notes
 
 
 def _of_files(tables: Sequence[_Table]) -> list[str]:
