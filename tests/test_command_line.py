@@ -19,7 +19,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from topocal import cli
+from topocal import cli, expected
 from topocal.commands.completion import SHELLS
 from topocal.help_pages import split_examples
 from topocal.progress import progress
@@ -434,6 +434,16 @@ def test_ctrl_c_later_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     assert run("show", "b70") == Ran(130, "", "topocal: interrupted\n")
 
 
+def test_ctrl_c_while_options_are_read_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("typer.core.TyperGroup.make_context", interrupted)
+    assert run("show", "b70") == Ran(130, "", "topocal: interrupted\n")
+
+
 def _in_a_terminal(*arguments: str, **environment: str) -> str:
     mine, its = pty.openpty()
     try:
@@ -502,6 +512,34 @@ def test_progress_says_how_much_time_is_left(monkeypatch: pytest.MonkeyPatch) ->
     assert "counting" in shown.text
     assert "waiting" in shown.text
     assert "left" in shown.text
+
+
+def test_a_bar_is_for_what_takes_long_enough_to_be_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    shown = _Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    with progress("waiting", expected_s=0.1):
+        pass
+    assert shown.text == ""
+
+
+def test_a_fit_in_a_terminal_has_a_bar() -> None:
+    shown = _in_a_terminal("fit", str(B70 / "pairs.csv"))
+    assert "fitting 56 samples" in shown
+    assert "left" in shown
+
+
+def test_more_work_is_expected_to_take_longer(tmp_path: Path) -> None:
+    assert 0 < expected.fitting_s(56) < expected.fitting_s(100_000)
+    assert 0 < expected.assigning_s(8) < expected.assigning_s(100_000)
+    flows = [None] * 1000
+    assert 0 < expected.simulating_s(flows, 1000) < expected.simulating_s(flows, 10)
+    (tmp_path / "model.json").write_bytes(b" " * 1000)
+    assert 0 < expected.of_model_s(tmp_path / "model.json", "caps") < 1
+    assert expected.of_model_s(tmp_path / "none.json", "caps") == 0
+    assert expected.of_model_s("dgx-h100\0", "report") == 0
 
 
 def test_progress_is_silent_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

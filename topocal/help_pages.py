@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from topocal.inputs import refuse_repeats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["FIRST_STEPS", "Command", "Group", "split_examples"]
 
@@ -72,12 +73,13 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     """All commands: their list, and where to begin."""
 
+    def make_context(self, *args: Any, **named: Any) -> Any:
+        with _aborting():
+            return super().make_context(*args, **named)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _aborting():
             return super().invoke(ctx)
-        except KeyboardInterrupt as stop:
-            # typer would end without a word.
-            raise typer.Abort from stop
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _evened(super().get_params(ctx))
@@ -85,6 +87,15 @@ class Group(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
         _print_examples(FIRST_STEPS)
+
+
+@contextmanager
+def _aborting() -> Iterator[None]:
+    """Ctrl-C is told by who runs the command line: typer would end without a word."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise typer.Abort from stop
 
 
 def _evened(parameters: Iterable[Any]) -> list[Any]:
