@@ -160,9 +160,9 @@ def parse_p2p_bandwidth(text: str, *, file: str) -> Imported:
     draft.no_peer.extend(sorted(state.cannot))
     apart = {"-".join(sorted(pair, key=natural_key)) for pair in state.cannot}
     if apart:
-        names = some(sorted(apart, key=natural_key))
+        names = sorted(apart, key=natural_key)
         draft.note(
-            f"no peer access between {names}: what they copy goes through the host, whatever a "
+            f"no peer access between {some(names)}: what they copy goes through the host, whatever a "
             "table's title says"
         )
     _note_slower_peers(draft)
