@@ -162,8 +162,8 @@ def parse_p2p_bandwidth(text: str, *, file: str) -> Imported:
     if apart:
         names = sorted(apart, key=natural_key)
         draft.note(
-            f"no peer access between {some(names)}: what they copy goes through the host, whatever a "
-            "table's title says"
+            f"no peer access between {some(names)}: what they copy goes through the host, "
+            "whatever a table's title says"
         )
     _note_slower_peers(draft)
     draft.prefer_one_run()
