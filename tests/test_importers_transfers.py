@@ -114,7 +114,7 @@ def test_tests_that_are_cut_or_no_copies_are_left_out() -> None:
     found = import_any(TESTS, file="t")
     assert any("test 5 moves 2000000 bytes and its lines 1000000" in n for n in found.notes)
     (readings,) = [g.readings for g in found.groups if g.readings]
-    assert [r.what for r in readings] == ["a transfer of test 4"]
+    assert [r.what for r in readings] == ["one transfer in test 4"]
     engines = {g.conditions.get("engine"): g.default for g in found.groups if not g.readings}
     assert engines == {"kernel": True, "copy engine": False}
 

@@ -283,7 +283,7 @@ def _several(draft: Draft, section: _Section) -> tuple[list[Sample], list[Readin
     if n > _MOST_PAIRS:
         return [], [
             Reading(
-                what=f"total of {n} pairs at {format_bytes(size)}",
+                what=f"{n} pairs together, {format_bytes(size)} each",
                 value=value * _MB,
                 unit="B/s",
                 reason=f"more than {_MOST_PAIRS} pairs, of which nothing says where they are",

@@ -220,7 +220,7 @@ class Transfers:
 
     def _reading(self, one: _One, name: str) -> Reading:
         return Reading(
-            what=f"a transfer of {name}",
+            what=f"one transfer in {name}",
             value=one.rate_Bps,
             unit="B/s",
             reason="a transfer of its test is no copy from one memory to another",
