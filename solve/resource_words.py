@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from topocal.solve.evidence import span
 from topocal.solve.words import pairs_in_words, ranges
 from topocal.topo.units import format_rate
 
-__all__ = ["labels_in_words", "resources_in_words"]
+__all__ = ["Alike", "alike_resources", "labels_in_words", "resources_in_words"]
 
 ALIKE: Final = math.log(1.05)
 """Capacities within 5 % of each other are told as one span."""
@@ -25,22 +26,50 @@ _DIGITS: Final = re.compile(r"\d+")
 _PAIR: Final = re.compile(r"pair (\S+)->(\S+)")
 
 
-def resources_in_words(resources: Sequence[tuple[str, float, int]]) -> list[str]:
-    """One line for each group of like resources.
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Resources that are told together.
+
+    Attributes
+    ----------
+    words
+        Their labels in one, ``each`` where they are several.
+    rates_Bps
+        What each passes.
+    figures
+        How many figures they explain in all.
+    """
+
+    words: str
+    rates_Bps: tuple[float, ...]
+    figures: int
+
+
+def alike_resources(resources: Sequence[tuple[str, float, int]]) -> list[Alike]:
+    """Groups of like resources.
 
     Parameters
     ----------
     resources
         Label, bytes per second and number of figures that it explains.
     """
-    lines = []
+    found = []
     for members in _grouped([label for label, _, _ in resources], [r for _, r, _ in resources]):
         labels = [resources[k][0] for k in members]
-        rates = [resources[k][1] for k in members]
-        figures = sum(resources[k][2] for k in members)
+        words = _together(labels) + ", each" * (len(labels) > 1)
+        rates = tuple(resources[k][1] for k in members)
+        found.append(Alike(words, rates, sum(resources[k][2] for k in members)))
+    return found
+
+
+def resources_in_words(resources: Sequence[tuple[str, float, int]]) -> list[str]:
+    """One line for each group of :func:`alike_resources`."""
+    lines = []
+    for one in alike_resources(resources):
+        rates = one.rates_Bps
         rate = span(rates) if all(map(math.isfinite, rates)) else format_rate(rates[0])
-        many = f" ({figures} figure{'s' * (figures != 1)})" if figures else ""
-        lines.append(f"{_together(labels)}{', each' * (len(labels) > 1)}: {rate}{many}")
+        n = one.figures
+        lines.append(f"{one.words}: {rate}" + (f" ({n} figure{'s' * (n != 1)})" if n else ""))
     return lines
 
 

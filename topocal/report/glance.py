@@ -21,7 +21,9 @@ from topocal.report.figures import Figures, reachable
 from topocal.report.words import OPEN, Unit
 from topocal.solve.next_measurement import Adviser
 from topocal.solve.predict import predict
+from topocal.solve.resource_words import alike_resources
 from topocal.solve.status import Status
+from topocal.solve.words import pattern_in_words
 from topocal.topo.render.sharing import list_names
 from topocal.topo.resource import NodeKind, Sharing
 
@@ -44,8 +46,6 @@ _MOST_ASKED: Final = 500
 _MOST_FANS: Final = 64
 """Endpoints whose fans are looked at for what to measure next."""
 _SIZE_BYTES: Final = 2.0**28
-_MOST_FLOWS: Final = 3
-"""Of flows that have no end in common, so many are named."""
 _OFF: Final = 0.10
 """A figure that is predicted so far off is worth measuring again."""
 
@@ -224,14 +224,15 @@ def _limits(model: Model, used: Sequence[Measured], unit: Unit) -> tuple[tuple[L
 def _fewest(fewest: Minimum, unit: Unit) -> tuple[tuple[Limit, ...], int]:
     """The resources of the shortest explanation, those of most figures first."""
     count = len(fewest.explanation)
+    chosen = [(c.resource, c.capacity_Bps, len(c.explains)) for c in fewest.chosen]
     found = [
         Limit(
-            name=c.resource,
-            passes=f"{unit.number(c.capacity_Bps)} {unit.name}",
-            count=len(c.explains),
-            share=len(c.explains) / max(1, count),
+            name=one.words,
+            passes=f"{unit.span(min(one.rates_Bps), max(one.rates_Bps))} {unit.name}",
+            count=one.figures,
+            share=one.figures / max(1, count),
         )
-        for c in fewest.chosen
+        for one in alike_resources(chosen)
     ]
     alone = Counter(fewest.explanation.values())
     found += [
@@ -264,7 +265,7 @@ def _role(model: Model, resource: str) -> str:
 
 def _certainty(model: Model, figures: Figures, count: int) -> Certainty:
     pairs = figures.pairs
-    errors = [(s.error, short_name(s.pattern.pairs)) for s in figures.several if not s.left_out]
+    errors = [(s.error, short_name(s.pattern)) for s in figures.several if not s.left_out]
     errors += [
         (float(error), f"{pairs.endpoints[i]}->{pairs.endpoints[j]}")
         for (i, j), error in np.ndenumerate(pairs.error)
@@ -331,12 +332,10 @@ def _steps(
 
 def _whole_name(pattern: Pattern) -> str:
     """What to measure: no flow is left out of it."""
-    pairs = pattern.pairs
-    if len(pairs) <= _MOST_FLOWS or 1 in (len({a for a, _ in pairs}), len({b for _, b in pairs})):
-        name = short_name(pairs)
-    else:
-        name = " + ".join(f"{a}→{b}" for a, b in pairs)
-    return name + " at once" * (len(pairs) > 1)
+    name = short_name(pattern)
+    if name.endswith("more flows"):
+        name = " + ".join(f"{a}→{b}" for a, b in pattern.pairs)
+    return name + " at once" * (len(pattern.pairs) > 1)
 
 
 def _why(model: Model, one: Advice) -> str:
@@ -351,12 +350,13 @@ def _why(model: Model, one: Advice) -> str:
     return f"It pins {one.label}: {one.reason}"
 
 
-def short_name(pairs: Sequence[tuple[str, str]]) -> str:
-    """A pattern's notation with runs drawn together, cut where many flows run at once.
+def short_name(pattern: Pattern) -> str:
+    """A pattern's notation with runs drawn together, or what it is in words.
 
-    >>> short_name([("gpu1", "gpu0"), ("gpu2", "gpu0"), ("gpu3", "gpu0")])
+    >>> short_name(fan_in("gpu0", ["gpu1", "gpu2", "gpu3"], 1.0))
     'gpu0 ← gpu1–3'
     """
+    pairs = pattern.pairs
     sources = {a for a, _ in pairs}
     destinations = {b for _, b in pairs}
     if len(pairs) == 2 and pairs[0] == pairs[1][::-1]:
@@ -365,5 +365,4 @@ def short_name(pairs: Sequence[tuple[str, str]]) -> str:
         return f"{pairs[0][1]} ← {list_names(sources)}"
     if len(pairs) > 1 and len(sources) == 1:
         return f"{pairs[0][0]} → {list_names(destinations)}"
-    shown = " + ".join(f"{a}→{b}" for a, b in pairs[:_MOST_FLOWS])
-    return shown + (f" + {len(pairs) - _MOST_FLOWS} flows" if len(pairs) > _MOST_FLOWS else "")
+    return pattern_in_words(pattern)

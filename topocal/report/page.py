@@ -31,14 +31,23 @@ from topocal.report.figures import Figures, Several, find_figures
 from topocal.report.glance import Glance, glance, short_name
 from topocal.report.heat import Heats, heat_maps
 from topocal.report.rules import find_rules
-from topocal.report.words import STATUS_WORDS, Unit, kept_together, unit_for, with_arrows
+from topocal.report.words import (
+    STATUS_WORDS,
+    Unit,
+    file_name,
+    kept_together,
+    unit_for,
+    with_arrows,
+)
 from topocal.solve.explain import Explanation
 from topocal.solve.findings import find_all
 from topocal.solve.overview import blind_spot, overview
 from topocal.solve.status import Status
+from topocal.solve.words import sentence
 from topocal.topo.errors import printable
 from topocal.topo.render.outline import outline
 from topocal.topo.render.svg import count_kinds
+from topocal.topo.resource import NodeKind
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -47,6 +56,7 @@ if TYPE_CHECKING:
     from topocal.solve.evidence import Finding, Shown
     from topocal.solve.minimum import Minimum
     from topocal.solve.model import Model
+    from topocal.topo.topology import Topology
 
 __all__ = ["Report", "build_report", "render_report"]
 
@@ -198,8 +208,9 @@ def render_report(report: Report) -> str:
     return environment.get_template("report.html.j2").render(
         report=report,
         model=model,
-        title=model.topology.name or "machine",
-        counts=count_kinds(model.topology),
+        title=_title(model),
+        counts=count_kinds(model.topology)
+        + " inferred from the figures" * _is_inferred(model.topology),
         unit=report.unit.name,
         glance=report.glance,
         sure=report.glance.certainty,
@@ -225,6 +236,18 @@ def render_report(report: Report) -> str:
     )
 
 
+def _title(model: Model) -> str:
+    """The machine's name; where its topology was inferred, what it was inferred from."""
+    if _is_inferred(model.topology):
+        return ", ".join(dict.fromkeys(map(file_name, model.sources))) or "machine"
+    return model.topology.name or "machine"
+
+
+def _is_inferred(topology: Topology) -> bool:
+    """Whether nobody said how the machine is wired: only figures make groups."""
+    return any(kind is NodeKind.GROUP for _, kind in topology.graph.nodes(data="kind"))
+
+
 def _split_findings(
     findings: tuple[Finding, ...],
 ) -> tuple[list[Finding], list[Finding]]:
@@ -241,7 +264,7 @@ def _split_findings(
 
 def _several_row(s: Several, unit: Unit) -> SeveralRow:
     return SeveralRow(
-        name="ring " * (s.kind is PatternKind.RELAY) + short_name(s.pattern.pairs),
+        name="ring " * (s.kind is PatternKind.RELAY) + short_name(s.pattern),
         full=s.pattern.name,
         measured=unit.number(s.measured_Bps),
         predicted=unit.number(s.predicted_Bps),
@@ -308,8 +331,8 @@ def _numbers(names: Iterable[str], number: Mapping[str, int]) -> str:
 
 
 def _sentence(text: str) -> str:
-    """With a capital letter and a full stop."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+    """With a capital letter, unless it begins with a name, and a full stop."""
+    return sentence(text) + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def _signed(ratio: float) -> str:

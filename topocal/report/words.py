@@ -51,16 +51,19 @@ class Unit:
     Bps: float
 
     def number(self, value_Bps: float, *, fine: bool = True) -> str:
-        """A rate without its unit; with one decimal where that is not too coarse.
+        """A rate without its unit; with one decimal, or two digits where it is small.
 
-        >>> Unit("GB/s", 1e9).number(27.44e9), Unit("GB/s", 1e9).number(0.0123e9)
-        ('27.4', '0.012')
+        >>> unit = Unit("GB/s", 1e9)
+        >>> unit.number(27.44e9), unit.number(0.734e9), unit.number(0.0123e9)
+        ('27.4', '0.73', '0.012')
         """
         value = value_Bps / self.Bps
         if math.isinf(value):
             return "∞"
-        if value and value < 0.1:
+        if 0 < value < 0.095:
             return f"{value:.2g}"
+        if 0 < value < 0.95:
+            return f"{value:.2f}"
         return f"{value:.1f}" if fine and value < 10_000 else f"{value:.0f}"
 
     def span(self, low_Bps: float, high_Bps: float) -> str:
