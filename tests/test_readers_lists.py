@@ -238,3 +238,29 @@ def test_lists_below_each_other_are_one_machine() -> None:
     assert "nvlinks" not in graph.nodes["gpu1"]
     assert graph.nodes["gpu1"]["nvlink_Bps"] == 50e9
     assert any("gpu1 is cut after 1" in note for note in graph.graph["notes"])
+
+
+def far_ends(number: int, *buses: int) -> str:
+    links = "".join(
+        f"\t Link {k}: Remote Device 00000000:{bus:02X}:00.0: Link {k + 30}\n"
+        for k, bus in enumerate(buses)
+    )
+    return f"GPU {number}: B (UUID: G{number})\n{links}"
+
+
+def test_far_ends_that_all_gpus_name_are_switches() -> None:
+    rates = "".join(
+        f"GPU {g}: B (UUID: G{g})\n\t Link 0: 25 GB/s\n\t Link 1: 25 GB/s\n\t Link 2: 25 GB/s\n"
+        for g in range(2)
+    )
+    text = far_ends(0, 5, 6, 6) + far_ends(1, 6, 5, 5)
+    for given, nominal in ((text, None), (rates + text, 75e9)):
+        topology = parse_any(given, file="x")
+        links = [link for link in topology.links.values() if link.tail == "gpu0"]
+        assert [(link.head, link.kind, link.nominal_Bps) for link in links] == [
+            ("nvswitch0", LinkKind.NVLINK, nominal)
+        ]
+        assert not any("not in this output" in n for n in topology.graph.graph["notes"])
+    # Each names the other: no switch, and which address is whose is not said.
+    apart = parse_any(far_ends(0, 7, 7) + far_ends(1, 6, 6), file="x")
+    assert not apart.links

@@ -1,7 +1,9 @@
 """``nvidia-smi -L`` and ``nvidia-smi nvlink``: which GPUs there are, and their NVLinks.
 
-Neither tells what is connected to what: the topology has the GPUs, and what is
-said of each as node attributes, for a merge with a file that has the links.  Several
+Neither ``-L`` nor ``-s`` tells what is connected to what: the topology has the GPUs, and what
+is said of each as node attributes, for a merge with a file that has the links.  ``nvlink -R``
+names the device at the far end of each link: where all GPUs name the same ones, those are the
+switches that join them, and are read as ``topo -m`` is, as one.  Several
 lists of one machine (``-s``, ``-c``, ``-info`` one below the other) are read as one; of two
 lists of states the first counts.
 """
@@ -19,7 +21,7 @@ from topocal.topo.errors import FormatError, UnitError, Where
 from topocal.topo.readers.class_matrix import MAX_DEVICES, some
 from topocal.topo.readers.paste import plain_lines
 from topocal.topo.readers.reader import Reader
-from topocal.topo.resource import NodeKind
+from topocal.topo.resource import LinkKind, NodeKind
 from topocal.topo.topology import Topology
 from topocal.topo.units import format_rate, parse_rate
 
@@ -32,7 +34,7 @@ _LINK: Final = re.compile(r"\s{0,16}Link ([0-9]{1,3}): (.{1,60})")
 _CUT: Final = re.compile(r"\s{0,16}\[?\s{0,2}(?:\.{2,}|\u2026)\s{0,2}\]?\s*")
 """A line by which somebody shortened a list."""
 
-_REMOTE: Final = re.compile(r"remote device", re.IGNORECASE)
+_REMOTE: Final = re.compile(r"remote device:?\s{0,4}([0-9a-f:.]{5,20})", re.IGNORECASE)
 """What ``nvlink -R`` has in place of a rate."""
 
 _IN_MIG: Final = re.compile(r"not supported for devices in MIG mode", re.IGNORECASE)
@@ -51,6 +53,8 @@ class _Gpu:
     hidden_links: bool = False
     seen_links: set[int] = field(default_factory=set)
     cut: bool = False
+    remote: dict[int, str] = field(default_factory=dict)
+    """Far end of each link, by its number."""
 
 
 def looks_like_nvidia_list(text: str) -> bool:
@@ -96,8 +100,34 @@ def parse_nvidia_list(text: str, *, file: str) -> Topology:
             **_attributes(gpu),
         )
         _note(builder, gpu)
-    builder.note("what the GPUs are connected to is not in this output: give nvidia-smi topo -m")
+    if not _join_at_switches(builder, list(gpus.values())):
+        builder.note(
+            "what the GPUs are connected to is not in this output: give nvidia-smi topo -m"
+        )
     return builder.build()
+
+
+def _join_at_switches(builder: TopologyBuilder, gpus: list[_Gpu]) -> bool:
+    """Join the GPUs at the switches that the far ends of their links are, if they are any.
+
+    A GPU is no far end of its own links, so what all of them name is none of them.
+    """
+    ends = {frozenset(gpu.remote.values()) for gpu in gpus}
+    if len(gpus) < 2 or len(ends) != 1 or not next(iter(ends)) or any(g.cut for g in gpus):
+        return False
+    switch = builder.node("nvswitch0", NodeKind.NVSWITCH, label="NVSwitch")
+    for gpu in gpus:
+        rates = set(gpu.rates_Bps)
+        known = len(rates) == 1 and not gpu.inactive
+        builder.connect(
+            f"gpu{gpu.number}",
+            switch,
+            LinkKind.NVLINK,
+            count=len(gpu.remote),
+            nominal_Bps=len(gpu.remote) * rates.pop() if known else None,
+            source="nvidia-smi nvlink -s" if known else "",
+        )
+    return True
 
 
 def _listed(gpus: dict[int, _Gpu], named: _Gpu, where: Where) -> _Gpu:
@@ -126,7 +156,10 @@ def _read_detail(line: str, gpu: _Gpu, where: Where) -> None:
         gpu.mig.append(found[1])
     elif found := _LINK.fullmatch(line):
         what = found[2].strip()
-        if int(found[1]) in gpu.seen_links or _REMOTE.match(what):
+        if remote := _REMOTE.match(what):
+            gpu.remote[int(found[1])] = remote[1].lower().rstrip(":")
+            return
+        if int(found[1]) in gpu.seen_links:
             return
         gpu.seen_links.add(int(found[1]))
         if "inactive" in what.lower():
@@ -144,7 +177,7 @@ def _read_detail(line: str, gpu: _Gpu, where: Where) -> None:
         gpu.hidden_links = True
     elif _ALL_INACTIVE.search(line):
         gpu.without_links = True
-    elif _CUT.fullmatch(line) and gpu.seen_links:
+    elif _CUT.fullmatch(line) and (gpu.seen_links or gpu.remote):
         gpu.cut = True
 
 
