@@ -71,7 +71,10 @@ def alike(evidence: Evidence) -> dict[Pair, Hashable]:
     topology = evidence.topology
     routes = topology.routes(evidence.endpoints)
     nodes, links = topology.graph.nodes, topology.links
-    make = {e: (str(nodes[e]["kind"]), str(nodes[e].get("model", ""))) for e in evidence.endpoints}
+    make = {
+        e: (str(nodes[e]["kind"]), str(nodes[e].get("model", "")), evidence.is_host(e))
+        for e in evidence.endpoints
+    }
     parts = [(str(links[k].kind), links[k].nominal_Bps or 0.0) for k in routes.links]
     found: dict[Pair, Hashable] = {}
     for pair in evidence.rates:

@@ -180,7 +180,7 @@ def infer_topology(measurements: Measurements) -> Topology:
     for k, members in enumerate(groups):
         group = builder.node(f"group{k}", NodeKind.GROUP)
         for name in members:
-            builder.node(name, NodeKind.CPU if is_host(name) else NodeKind.GPU)
+            builder.node(name, NodeKind.GPU)
             ways = builder.connect(name, group, LinkKind.UNKNOWN)
             _call(builder, ways, f"sent by {name}", f"received by {name}")
     for a, b in itertools.combinations(range(len(groups)), 2):

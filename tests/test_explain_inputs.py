@@ -236,3 +236,10 @@ def test_what_is_no_sample_and_a_topology_alone_are_explained_as_well(tmp_path: 
     ran = explain(collective)
     assert ran.returncode == 0, ran.stderr
     assert "busbw: 24 GB/s over gpu0-gpu2 and 35 GB/s over gpu0, gpu2 and gpu3" in ran.stdout
+
+
+def test_a_card_and_its_host_alone_can_be_asked_of(tmp_path: Path) -> None:
+    (path,) = place(tmp_path, host=HOST)
+    ran = explain(path, "--flow", "cpu0:gpu0")
+    assert ran.returncode == 0, ran.stderr
+    assert "12 GB/s in all" in ran.stdout

@@ -229,9 +229,7 @@ def test_findings_are_those_of_explain() -> None:
     found = explain(load(FILES), b70(), time_limit_s=0.1)
     again = findings_of(found.model, measured_of(found.model))
     assert [f.text for f in again] == [f.text for f in found.findings]
-    page = render_report(
-        build_report(found.model, load(FILES), answer=found)
-    )
+    page = render_report(build_report(found.model, load(FILES), answer=found))
     assert "The fewest resources that reproduce the figures" in page
     assert "near is slower than far" in page
 
