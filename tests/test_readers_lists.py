@@ -264,3 +264,19 @@ def test_far_ends_that_all_gpus_name_are_switches() -> None:
     # Each names the other: no switch, and which address is whose is not said.
     apart = parse_any(far_ends(0, 7, 7) + far_ends(1, 6, 6), file="x")
     assert not apart.links
+
+
+def test_a_matrix_and_lists_in_one_paste_are_one_machine() -> None:
+    text = (
+        "$ nvidia-smi topo -m\n\tGPU0\tGPU1\tCPU Affinity\n"
+        "GPU0\t X \tNV2\t0-15\nGPU1\tNV2\t X \t0-15\n$ nvidia-smi nvlink -s\n"
+        "GPU 0: V (UUID: a)\n\t Link 0: 25 GB/s\n\t Link 1: 25 GB/s\n"
+        "GPU 1: V (UUID: b)\n\t Link 0: 25 GB/s\n\t Link 1: 25 GB/s\n"
+    )
+    topology = parse_any(text, file="x")
+    assert topology.links["gpu0->gpu1"].nominal_Bps == 50e9
+    assert topology.graph.nodes["gpu1"]["model"] == "V"
+    assert not any("not in this output" in n for n in topology.graph.graph["notes"])
+    other = parse_any(text.replace("GPU 1:", "GPU 3:"), file="x")
+    assert len(other.accelerators) == 2
+    assert any("different GPUs" in n for n in other.graph.graph["notes"])

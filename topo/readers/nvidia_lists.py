@@ -62,12 +62,17 @@ def looks_like_nvidia_list(text: str) -> bool:
     return _LIST.search(text) is not None
 
 
-def parse_nvidia_list(text: str, *, file: str) -> Topology:
+def parse_nvidia_list(text: str, *, file: str, alone: bool = True) -> Topology:
     """The GPUs that a list names, with MIG instances and NVLinks as attributes.
 
     Attributes of a GPU: ``mig`` (profiles), ``nvlinks`` and ``nvlinks_inactive``
     (counts), ``nvlink_Bps`` (bytes per second of one link in one direction, where
     all are equal) and ``nvlink_total_Bps`` (of all active ones).
+
+    Parameters
+    ----------
+    alone
+        Whether nothing else tells how the GPUs are connected, which a note then says.
 
     Raises
     ------
@@ -100,7 +105,7 @@ def parse_nvidia_list(text: str, *, file: str) -> Topology:
             **_attributes(gpu),
         )
         _note(builder, gpu)
-    if not _join_at_switches(builder, list(gpus.values())):
+    if not _join_at_switches(builder, list(gpus.values())) and alone:
         builder.note(
             "what the GPUs are connected to is not in this output: give nvidia-smi topo -m"
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from topocal.topo.choices import one_of
 from topocal.topo.errors import (
     FormatError,
+    InputError,
     TopologyError,
     Where,
     file_words,
@@ -16,6 +17,7 @@ from topocal.topo.errors import (
 )
 from topocal.topo.files import read_limited
 from topocal.topo.io import stated_format
+from topocal.topo.merge import merge
 from topocal.topo.readers.accelerator_matrix import ACCELERATOR_MATRIX
 from topocal.topo.readers.amd_smi import AMD_SMI
 from topocal.topo.readers.archive import inflate, is_tar, unpack
@@ -26,7 +28,7 @@ from topocal.topo.readers.lstopo_text import LSTOPO_TEXT
 from topocal.topo.readers.nccl_log import NCCL_LOG
 from topocal.topo.readers.nccl_xml import NCCL_XML
 from topocal.topo.readers.numa_text import LSCPU, NUMACTL
-from topocal.topo.readers.nvidia_lists import NVIDIA_LISTS
+from topocal.topo.readers.nvidia_lists import NVIDIA_LISTS, parse_nvidia_list
 from topocal.topo.readers.nvidia_query import NVIDIA_QUERY
 from topocal.topo.readers.paste import undress
 from topocal.topo.readers.reader import MAX_FILE_BYTES, Reader, decode_text
@@ -109,9 +111,22 @@ def _sniff(text: str, *, file: str) -> tuple[Reader, str]:
     )
 
 
+def _with_lists(topology: Topology, text: str, file: str) -> Topology:
+    """With what ``nvidia-smi -L`` and ``nvlink`` say of the GPUs in the same paste."""
+    if not NVIDIA_LISTS.looks_like(text):
+        return topology
+    try:
+        lists = parse_nvidia_list(text, file=file, alone=False)
+        return merge([topology, lists], ["nvidia-smi topo", "nvidia-smi -L or nvlink"]).topology
+    except InputError as error:
+        topology.graph.graph["notes"].append(f"the lists of GPUs in it are left out: {error.what}")
+        return topology
+
+
 def _parse(reader: Reader, text: str, file: str) -> Topology:
     try:
-        return reader.parse(text, file=file)
+        topology = reader.parse(text, file=file)
+        return _with_lists(topology, text, file) if reader is TOPO_MATRIX else topology
     except FormatError:
         # What surrounds it may be what is wrong.
         bare = undress(text)
