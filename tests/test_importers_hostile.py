@@ -133,6 +133,8 @@ gpu_all_to_gpu_all_write_by_sm 60.0
     "ucx": "|    Stage     |       overhead (usec)        |   bandwidth (MB/s)  |"
     "  message rate (msg/s) |\n| Message size: 100000000 |\n"
     "Final:  10   9221.077  2059.078  2059.078    48565.43   48565.43    486    486\n",
+    "ping-pong": "Transfer size (B): 8, Transfer Time (s): 0.000001, Bandwidth (GB/s): 0.007\n"
+    "Transfer size (B): 1073741824, Transfer Time (s): 0.05, Bandwidth (GB/s): 20.0\n",
     "pair-lines": "GPU 0 -> GPU 1: 24.5 GB/s\nGPU 1 -> GPU 0: 12.5 GB/s\n",
     "shift-rates": "+1: 50 GB/s avg (200 total)\n+2: 25.5 GB/s avg\n",
     "rate-table": "name,flows,kind,size,total_GBs,note\n"

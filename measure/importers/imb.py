@@ -19,7 +19,7 @@ from typing import Final
 from topocal.measure.importers.figures import in_order, to_number
 from topocal.measure.importers.imported import Draft, Imported, Latency, Reading
 from topocal.measure.importers.importer import Importer
-from topocal.measure.importers.osu import only_start_up, sweep_samples
+from topocal.measure.importers.sweeps import only_start_up, sweep_samples
 from topocal.measure.samples import Sample
 from topocal.topo.readers.paste import plain_lines
 from topocal.topo.units import format_bytes

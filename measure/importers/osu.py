@@ -19,14 +19,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from topocal.measure.importers.figures import in_order, is_rate, moved, to_number
+from topocal.measure.importers.figures import in_order, to_number
 from topocal.measure.importers.imported import Draft, Imported, Latency, Reading
 from topocal.measure.importers.importer import Importer
+from topocal.measure.importers.sweeps import only_start_up, sweep_samples
 from topocal.measure.samples import Sample
 from topocal.topo.readers.paste import plain_lines
 from topocal.topo.units import format_bytes
 
-__all__ = ["OSU", "looks_like_osu", "only_start_up", "parse_osu", "sweep_samples"]
+__all__ = ["OSU", "looks_like_osu", "parse_osu"]
 
 TITLE: Final = "OSU micro-benchmarks"
 
@@ -55,10 +56,6 @@ _ROW: Final = re.compile(
 )
 _LOOK_BACK: Final = 12
 _MOST_PAIRS: Final = 64
-_FEW: Final = 3
-_FLAT: Final = 2.0
-"""A sweep whose largest message takes less than this times the smallest shows no rate."""
-
 _MB: Final = 1e6
 _US: Final = 1e-6
 
@@ -238,44 +235,6 @@ def _samples(draft: Draft, section: _Section, a: str, b: str) -> list[Sample]:
         if size > 0 and value > 0
     ]
     return sweep_samples(draft, pairs, figures)
-
-
-def sweep_samples(
-    draft: Draft, pairs: Sequence[tuple[str, str]], figures: Sequence[tuple[int, float, int]]
-) -> list[Sample]:
-    """Samples of a pattern by size: the size of each flow, the total rate, the line.
-
-    Raises
-    ------
-    InputError
-        When a size is none of a transfer.
-    """
-    return [
-        moved(pairs, rate, where=draft.where(line), size_bytes=float(size))
-        for size, rate, line in figures
-        if is_rate(rate)
-    ]
-
-
-def only_start_up(samples: Sequence[Sample]) -> list[Reading]:
-    """Samples as readings, where all their messages are so small that they take equally long."""
-    if len({s.pattern.total_bytes for s in samples}) < _FEW:
-        return []
-    ordered = sorted(samples, key=lambda s: s.pattern.total_bytes)
-    if ordered[-1].seconds > _FLAT * ordered[0].seconds:
-        return []
-    return [
-        Reading(
-            what=f"{s.name} at {format_bytes(s.pattern.flows[0].size_bytes)}",
-            value=s.seconds,
-            unit="s",
-            reason="its messages are so small that they tell how long one takes to start, and no "
-            "rate",
-            pattern=s.pattern,
-            where=s.where,
-        )
-        for s in samples
-    ]
 
 
 def _several(draft: Draft, section: _Section) -> tuple[list[Sample], list[Reading]]:

@@ -28,6 +28,7 @@ from typing import Final
 from topocal.measure.importers.figures import alone, in_order, is_rate, moved, to_number
 from topocal.measure.importers.imported import Draft, Group, Imported, Latency, Reading
 from topocal.measure.importers.importer import Importer
+from topocal.measure.importers.sweeps import TELLS_A_RATE, largest_message, start_up
 from topocal.measure.samples import Sample
 from topocal.topo.errors import UnitError, one_line
 from topocal.topo.readers.paste import plain_lines
@@ -153,10 +154,12 @@ def parse_pair_lines(text: str, *, file: str) -> Imported:
         samples.setdefault(key, []).append(_sample(draft, found, both, number))
     for (way, operation), found_samples in samples.items():
         conditions = {"direction": way} | ({"operation": operation} if operation else {})
+        telling, small = _by_pair(found_samples)
         draft.add(
             ", ".join(word for word in (way, operation) if word),
-            found_samples,
+            telling,
             conditions=conditions,
+            readings=small,
         )
     draft.add("latencies", latencies=latencies, default=False)
     draft.add("several at once", readings=readings, default=False)
@@ -165,6 +168,18 @@ def parse_pair_lines(text: str, *, file: str) -> Imported:
             draft.note("writes are used, not reads, which differ: name the group to use those")
         draft.leave_out(partial(_is_of, operation="read"))
     return draft.done()
+
+
+def _by_pair(samples: Sequence[Sample]) -> tuple[list[Sample], list[Reading]]:
+    """Samples of pairs with a message that tells a rate, and readings of the others."""
+    pairs: dict[str, list[Sample]] = {}
+    for sample in samples:
+        pairs.setdefault(sample.name, []).append(sample)
+    telling = [
+        s for found in pairs.values() if largest_message(found) >= TELLS_A_RATE for s in found
+    ]
+    small = [s for found in pairs.values() if largest_message(found) < TELLS_A_RATE for s in found]
+    return telling, [start_up(s) for s in small]
 
 
 def _is_of(group: Group, *, operation: str) -> bool:

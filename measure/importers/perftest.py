@@ -19,7 +19,7 @@ from typing import Final
 from topocal.measure.importers.figures import in_order, is_rate, to_number
 from topocal.measure.importers.imported import Draft, Imported
 from topocal.measure.importers.importer import Importer
-from topocal.measure.importers.osu import only_start_up, sweep_samples
+from topocal.measure.importers.sweeps import only_start_up, sweep_samples
 from topocal.topo.readers.paste import plain_lines
 
 __all__ = ["PERFTEST", "looks_like_perftest", "parse_perftest"]

@@ -22,6 +22,7 @@ from topocal.measure.importers.p2p_bandwidth import P2P_BANDWIDTH
 from topocal.measure.importers.pair_lines import PAIR_LINES
 from topocal.measure.importers.pair_table import PAIR_TABLE
 from topocal.measure.importers.perftest import PERFTEST
+from topocal.measure.importers.ping_pong import PING_PONG
 from topocal.measure.importers.rate_table import RATE_TABLE
 from topocal.measure.importers.rocm_bandwidth import ROCM_BANDWIDTH
 from topocal.measure.importers.rvs import RVS
@@ -55,6 +56,7 @@ IMPORTERS: tuple[Importer, ...] = (
     MPIGRAPH,
     RVS,
     UCX,
+    PING_PONG,
     SHIFT_RATES,
     RATE_TABLE,
     PAIR_TABLE,

@@ -19,6 +19,7 @@ from typing import Final
 from topocal.measure.importers.figures import alone, is_rate, to_number
 from topocal.measure.importers.imported import Draft, Imported, Latency, Reading
 from topocal.measure.importers.importer import Importer
+from topocal.measure.importers.sweeps import TELLS_A_RATE
 from topocal.measure.samples import Sample
 from topocal.topo.readers.paste import plain_lines
 
@@ -42,9 +43,6 @@ _COMMANDED: Final = re.compile(r"\s-s\s{0,4}(?:\$\(\()?([0-9]{1,15}(?:\*[0-9]{1,
 _VALUED: Final = re.compile(r"\s-[a-zA-Z]\s{1,4}(?!-)(?:\$\(\([^)]{0,60}\)\)|\S{1,80})")
 _MiB: Final = 2.0**20
 _US: Final = 1e-6
-_SMALLEST: Final = 65_536
-"""Bytes below which a message tells how long one takes to start, and no rate."""
-
 _AVERAGE: Final = 1
 _OVERALL: Final = 4
 """Places of the average time and of the overall bandwidth behind the number of iterations."""
@@ -92,7 +90,7 @@ def parse_ucx(text: str, *, file: str) -> Imported:
             latencies.append(Latency(source=a, destination=b, seconds=test.seconds, where=where))
         elif not is_rate(test.rate_Bps):
             continue
-        elif 0 < test.size_bytes < _SMALLEST:
+        elif 0 < test.size_bytes < TELLS_A_RATE:
             readings.append(
                 Reading(
                     what=f"{test.name}, messages of {test.size_bytes:g} bytes",
