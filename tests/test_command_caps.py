@@ -94,7 +94,7 @@ def test_a_price_is_printed_and_written(run: Run) -> None:
     assert one["seconds"] == ours.seconds
     assert one["interval_s"] == [ours.low_s, ours.high_s]
     assert one["local_bytes"] == 2**30
-    assert found["digest"] == caps_digest(read_caps("caps.json"))
+    assert found["caps_digest"] == caps_digest(read_caps("caps.json"))
     again = run("price", "model.json", "flows.csv", "--json")[1]
     assert again == as_json
 

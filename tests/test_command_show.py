@@ -96,7 +96,7 @@ def test_alike_nodes_once_and_the_network(run: Run) -> None:
 
 def test_json_holds_all_of_it(run: Run) -> None:
     found = document(run("show", "b70", "--json"))
-    assert found["name"] == "b70"
+    assert found["machine"] == "b70"
     assert found["endpoints"] == [f"gpu{k}" for k in range(8)]
     (machine,) = found["machines"]
     socket0 = machine["trees"][0]
@@ -107,12 +107,12 @@ def test_json_holds_all_of_it(run: Run) -> None:
     assert len(found["resources"]) == 26
     assert found["resources"][0]["pairs"] == 16
     assert found["problems"] == []
-    assert found["svg"] is None
+    assert found["output"] is None
 
 
 def test_every_reference_machine_by_name(run: Run) -> None:
     for name in MACHINES:
-        assert document(run("show", name, "--json"))["name"] == name
+        assert document(run("show", name, "--json"))["machine"] == name
 
 
 def test_a_file_of_ours(run: Run, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_file_wins_over_a_machine_of_the_same_name(
 ) -> None:
     write_topology(MACHINES["gh200"].build(), tmp_path / "b70")
     monkeypatch.chdir(tmp_path)
-    assert document(run("show", "b70", "--json"))["name"] == "gh200"
+    assert document(run("show", "b70", "--json"))["machine"] == "gh200"
 
 
 def test_svg(run: Run, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_svg(run: Run, tmp_path: Path) -> None:
     assert result.out.replace("\n", "").endswith(f"drawn to {path}")
     root = ElementTree.fromstring(path.read_text())
     assert root.tag.endswith("}svg")
-    assert document(run("show", "b70", "--svg", path, "--json"))["svg"] == str(path)
+    assert document(run("show", "b70", "--svg", path, "--json"))["output"] == str(path)
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -206,7 +206,7 @@ def test_assign_says_the_same_in_json(run: Run) -> None:
     assert (printed["format"], printed["version"]) == ("topocal/assignment", 1)
     assert [part["holder"] for part in printed["parts"]] == ["gpu1", "gpu0", "gpu0"]
     assert printed["finish_s"] == pytest.approx(printed["bound_s"])
-    assert printed["depends_on"]["share"] == 1.0
+    assert printed["dependence"]["share"] == 1.0
     assert len(printed["answer_digest"]) == len(printed["caps_digest"]) == 71
     first = next(c for c in printed["candidates"] if c["name"] == "first")
     assert first["busiest_s"] >= printed["busiest_s"]

@@ -526,7 +526,7 @@ def test_figures_as_json(run: Run, model_file: Path) -> None:
     ran = run("report", str(model_file), *map(str, FILES), "--json")
     assert ran.status == 0
     document: dict[str, Any] = json.loads(ran.out)
-    assert document["report"] is None
+    assert document["output"] is None
     assert len(document["pairs"]) == 56
     left_out = [p for p in document["pairs"] if p["left_out"]]
     assert {(p["source"], p["destination"]) for p in left_out} == {

@@ -37,14 +37,14 @@ def summary(answer: Assignment) -> dict[str, Any]:
         "answer_digest": answer.digest,
         "caps_digest": None if answer.caps is None else caps_digest(answer.caps),
         "interval_s": None if price is None else [price.low_s, price.high_s],
-        "depends_on": None
+        "dependence": None
         if price is None
         else {
             "share": price.dependence.share,
             "seconds_without": price.dependence.seconds_without,
             "seconds_at_least": price.dependence.seconds_at_least,
             "resources": [
-                {"resource": load.resource, "status": str(load.status), "busy_s": load.seconds}
+                {"resource": load.resource, "status": str(load.status), "seconds": load.seconds}
                 for load in price.dependence.resources
             ],
             "unmeasured": list(price.unmeasured),

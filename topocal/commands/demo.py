@@ -220,8 +220,8 @@ def _document(story: Story) -> dict[str, Any]:
         return {
             "fan": comparison.title,
             "pattern": comparison.prediction.pattern.name,
-            "published_GBps": comparison.published_Bps / 1e9,
-            "predicted_GBps": comparison.prediction.throughput_Bps / 1e9,
+            "published_Bps": comparison.published_Bps,
+            "predicted_Bps": comparison.prediction.throughput_Bps,
             "error": comparison.error,
             "binds": comparison.prediction.reason,
         }

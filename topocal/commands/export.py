@@ -66,7 +66,7 @@ def export(
         print_json(
             {
                 "machine": source.topology.name,
-                "format": format,
+                "as": format,
                 "capacities": source.capacities,
                 "output": None if output is None else str(output),
                 "notes": list(made.notes),

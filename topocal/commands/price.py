@@ -82,7 +82,7 @@ def price(
     priced = [_priced(known, one, under, allow_stale) for one in several]
     document = {
         "machine": known.machine,
-        "digest": caps_digest(known),
+        "caps_digest": caps_digest(known),
         "transfers": [found for found, _ in priced],
         "notes": notes,
     }
@@ -203,7 +203,7 @@ def _price_document(found: Price) -> dict[str, Any]:
         else "fluid simulation"
         if found.simulated
         else "closed form, a lower bound",
-        "busiest": _load_document(found.busiest),
+        "bottleneck": _load_document(found.busiest),
         "runner_up": _load_document(found.runner_up),
         "dependence": {
             "share": rest.share,
@@ -227,7 +227,7 @@ def _bounds_document(found: PriceBounds) -> dict[str, Any]:
         "at_most_s": found.at_most_s,
         "proven_s": found.proven_s,
         "because": found.because,
-        "busiest": _load_document(found.busiest),
+        "bottleneck": _load_document(found.busiest),
         "runner_up": _load_document(found.runner_up),
         "worst": _load_document(found.worst),
         "moved_bytes": found.moved_bytes,

@@ -84,8 +84,8 @@ def _document(found: Report, output: Path | None, size: int) -> dict[str, Any]:
         if i != j and np.isfinite([pairs.measured_Bps[i, j], pairs.predicted_Bps[i, j]]).any()
     ]
     return {
-        "report": None if output is None else str(output),
-        "size_bytes": size,
+        "output": None if output is None else str(output),
+        "file_bytes": size,
         "limits": [
             {"name": one.name, "passes": one.passes, "figures": one.count}
             for one in found.glance.limits

@@ -263,7 +263,7 @@ def _document(
     from topocal.topo.errors import printable
 
     return {
-        "name": topology.name,
+        "machine": topology.name,
         "endpoints": list(topology.endpoints),
         "machines": [
             {
@@ -284,7 +284,7 @@ def _document(
         "problems": [
             {"about": p.about, "what": p.what, "remedy": p.remedy} for p in topology.validate()
         ],
-        "svg": None if svg is None else printable(svg),
+        "output": None if svg is None else printable(svg),
     }
 
 
