@@ -234,8 +234,6 @@ def test_fits_and_assignments_call_every_loop_of_the_solver() -> None:
             costs = PairCosts.of(model)
             baseline(name, costs, table_of(costs, asked))
     wanted = {name for name in may_be_python() if ".solve." in name}
-    # `online` has called that one, as Python and compiled.
-    wanted.remove("topocal.solve.policy.baseline_kernel.choose")
     assert wanted - (called + both.calls).keys() == set()
 
 

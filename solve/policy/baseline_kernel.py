@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.topo.jit import compiled_when_long, passes
+from topocal.topo.jit import compiled, compiled_when_long, passes
 
 __all__ = ["choose", "least_loaded", "online", "per_request"]
 
@@ -56,7 +56,8 @@ def per_request(
             load[pair_row[line]] += size[k] * pair_cost[line]
 
 
-@compiled_when_long(passes(10))
+# Always: callers choose request by request, and are not to wait in the middle.
+@compiled
 def choose(
     pairs: _I, size: float, pair_ptr: _I, pair_row: _I, pair_cost: _F, load: _F, top: float
 ) -> int:
