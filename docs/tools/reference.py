@@ -47,6 +47,7 @@ def commands_page() -> str:
         "| 1 | the answer is “no”: `diff` found drift |",
         "| 2 | bad input, or no room for the output: one line on standard error, with what to do |",
         "| 130 | interrupted by Ctrl-C |",
+        "| 143 | ended by SIGTERM, while measuring (timings are in the journal) |",
         "| another | `fabric` ends with the status of the command that it ran |",
         "",
         "`--json` prints [one JSON document](json.md) on standard output. Progress is shown on",
