@@ -38,6 +38,7 @@ from topocal.measure.importers.table_columns import (
     classify,
     once_each,
 )
+from topocal.measure.importers.table_forms import ambiguous_unit, tidy_table
 from topocal.measure.importers.table_rows import (
     NOTHING,
     RANGE,
@@ -84,7 +85,14 @@ class _Figure:
 
 
 def looks_like_rate_table(text: str) -> bool:
-    """Whether a text begins with a header that names ends and a rate, or a size and a time."""
+    """Whether a header names ends and a rate, or a size and a time, first or in a table below."""
+    if _begins_with_header(text):
+        return True
+    tidied = tidy_table(text)
+    return tidied is not None and (_begins_with_header(tidied) or bool(ambiguous_unit(text)))
+
+
+def _begins_with_header(text: str) -> bool:
     for line in text[:200_000].split("\n")[:200]:
         if line.strip() and not line.lstrip().startswith("#"):
             delimiter = delimiter_of(line)
@@ -106,6 +114,13 @@ def parse_rate_table(text: str, *, file: str) -> Imported:
         When a figure is no rate.
     """
     draft = Draft(kind="rate-table", title=TITLE, file=file)
+    if text.lstrip().startswith("|") or not _begins_with_header(text):
+        if unclear := ambiguous_unit(text):
+            raise draft.fail(
+                f"column {one_line(unclear)!r} does not say whether it is bits or bytes",
+                remedy="write GBps for bytes, Gbps for bits",
+            )
+        text = tidy_table(text) or text
     rows, header = rows_by_column(draft, text)
     columns = classify(header)
     if not columns.has_figures or not columns.has_ends:

@@ -42,7 +42,7 @@ _REPEAT: Final = frozenset({"repeat", "repetition", "iteration", "trial"})
 _TIME: Final = re.compile(r"(?:seconds|time_s|elapsed_s|(?:time|elapsed|duration)_(s|ms|us|ns))")
 _SECONDS: Final = {None: 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _RATE: Final = re.compile(r"(.{1,60}?)[_ ]{0,4}[(\[]?([KMGT]i?[Bb])(?:/s|ps|s|_per_s|/sec)[)\]]?")
-_BOTH_WAYS: Final = re.compile(r"both|bidir|duplex|two.?way")
+_BOTH_WAYS: Final = re.compile(r"both|bidir|duplex|two.?way|(?:^|[ _-])bi(?:$|[ _-])")
 _EVERYONE: Final = re.compile(r"all")
 _MEANT: Final = ("size", "repeat")
 """Fields of :class:`Columns` whose absence says something, too."""
