@@ -25,7 +25,7 @@ from topocal.topo.machines import (
 )
 from topocal.topo.machines.server import Server
 from topocal.topo.readers.registry import read_any
-from topocal.topo.render.drawing import Box, Drawing, Text, shorten, text_width
+from topocal.topo.render.drawing import Box, Drawing, Text, shorten, shorten_apart, text_width
 from topocal.topo.render.outline import outline
 from topocal.topo.render.sharing import list_names, shared_resources
 from topocal.topo.render.svg import draw, render_svg
@@ -365,3 +365,22 @@ def test_texts_are_cut_to_one_printable_line(text: str, longest: int) -> None:
 
 def test_wide_characters_take_more_room() -> None:
     assert text_width("显卡") > text_width("gp")
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.text(min_size=1, max_size=60), max_size=6), st.integers(6, 40))
+def test_texts_cut_apart_fit_and_merge_no_more_than_cut_texts(
+    texts: list[str], longest: int
+) -> None:
+    cut = shorten_apart(texts, longest)
+    assert len(cut) == len(texts)
+    assert all(len(text) <= longest for text in cut)
+    assert len(set(cut)) >= len({shorten(text, longest) for text in texts})
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(2, 12), st.integers(8, 30))
+def test_long_names_that_differ_in_a_number_stay_apart(count: int, longest: int) -> None:
+    """However little fits, the number that tells sixty characters apart is shown."""
+    names = [f"accelerator-card-number-{k}-in-the-second-row-of-racks" for k in range(count)]
+    assert len(set(shorten_apart(names, longest))) == count

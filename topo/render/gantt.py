@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topocal.topo.render.drawing import SMALL, shorten, text_width
+from topocal.topo.render.drawing import SMALL, shorten, shorten_apart, text_width
 from topocal.topo.units import format_bytes, format_rate, format_seconds
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ _STRIP_HEIGHT: Final = 26.0
 _MARGIN: Final = 20.0
 _TITLE: Final = 16.0
 _LONGEST_LABEL: Final = 34
+_LONGEST_END: Final = 16
+"""Characters of a resource, and of an end of a flow."""
 _TICKS: Final = 7
 
 
@@ -172,9 +174,12 @@ def _page(
     segments = [result.segments(k) for k in shown]
     limits = _time_limited(segments)
     end = until_s or result.seconds
-    texts = [_flow_label(result, k) for k in shown]
+    ends = sorted({e for k in shown for e in (result.flows[k].source, result.flows[k].destination)})
+    short = dict(zip(ends, shorten_apart(ends, _LONGEST_END), strict=True))
+    texts = [_flow_label(result, k, short) for k in shown]
     busiest = [name for name, _ in limits.most_common(_STRIPS)]
-    names = {name: shorten(labels.get(name) or name, _LONGEST_LABEL) for name in limits}
+    called = [labels.get(name) or name for name in limits]
+    names = dict(zip(limits, shorten_apart(called, _LONGEST_LABEL), strict=True))
     widest = max(text_width(text, SMALL) for text in [*texts, *(names[n] for n in busiest)])
     left = _MARGIN + widest + 10.0
     scale = (width - left - _MARGIN - 12.0) / end if end > 0 else 0.0
@@ -234,10 +239,9 @@ def _time_limited(segments: list[list[Segment]]) -> Counter[str]:
     return found
 
 
-def _flow_label(result: FluidResult, flow: int) -> str:
+def _flow_label(result: FluidResult, flow: int, names: Mapping[str, str]) -> str:
     f = result.flows[flow]
-    ends = f"{shorten(f.source, 16)} → {shorten(f.destination, 16)}"
-    return f"{ends}  {format_bytes(f.size_bytes)}"
+    return f"{names[f.source]} → {names[f.destination]}  {format_bytes(f.size_bytes)}"
 
 
 def _subtitle(result: FluidResult, rows: int) -> str:
