@@ -4,7 +4,8 @@ On published machines the rate of a pair depends on the sender and on whether th
 route leaves the socket, and hardly on the receiver; links alone cannot say that.
 So every sender gets a resource for each side of that line, and every endpoint a
 capacity and an engine for all that it takes in, and for all that it sends, and one that
-both directions draw from.  Where the
+both directions draw from.  The host's memory is no such sender: what a copy from it reads
+is taken for its card's doing, until several at once say otherwise.  Where the
 same pairs load one of these and a link, the link stands for both
 (:attr:`topocal.solve.rows.Rows.series`): nothing could tell them apart.
 """
@@ -16,11 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from topocal.solve.words import is_host
 from topocal.topo.incidence import incidence, routes_of_pairs
 from topocal.topo.resource import FAR, NEAR, NodeKind, PathClass, Resource, Sharing, Use
 from topocal.topo.topology import Topology
 
-__all__ = ["RECEIVER", "SENDER", "Candidates", "like", "with_candidates"]
+__all__ = ["RECEIVER", "SENDER", "Candidates", "hosts_of", "like", "with_candidates"]
 
 RECEIVER, SENDER = 0, 1
 """Sides of an endpoint."""
@@ -44,7 +46,7 @@ class Candidates:
         Of the candidates, what is only supposed where the rest is there: 1 of those that
         explain pairs before others are tried, 2 of the others.
     senders
-        Ids of what each sender passes near and far.
+        Ids of what each sender passes near and far, and each card from the host.
     ports, engines
         Id of the capacity, and of the time-shared engine, of all that an endpoint takes
         in or sends, by (endpoint, side).
@@ -91,6 +93,7 @@ def with_candidates(
         classes = _classes(topology, endpoints)
     else:
         classes = _classes_of(topology, endpoints, sorted(set(measured)))
+    hosts = hosts_of(topology, endpoints)
     for endpoint in endpoints:
         for side, word in ((RECEIVER, "receiver"), (SENDER, "sender")):
             name = f"{endpoint}.{word}"
@@ -108,7 +111,9 @@ def with_candidates(
                 name = f"{endpoint}.sender.{where}"
                 label = f"sender {endpoint} {words}"
                 use = Use(resource=name, sources=(endpoint,), path_classes=present)
-                senders.add(add(Resource(id=name, label=label), use))
+                added = add(Resource(id=name, label=label), use)
+                if endpoint not in hosts:
+                    senders.add(added)
             for one in present if len(present) > 1 else ():
                 name = f"{endpoint}.sender.{one.name}"
                 label = f"sender {endpoint} to {one.name} peers"
@@ -116,6 +121,14 @@ def with_candidates(
                     Resource(id=name, label=label),
                     Use(resource=name, sources=(endpoint,), path_classes=(one,)),
                 )
+        for host in hosts:
+            if host == endpoint:
+                continue
+            # What a card takes from the host's memory says what the card's way passes.
+            name = f"{endpoint}.from.{host}"
+            label = f"copies from {host} to {endpoint}"
+            use = Use(resource=name, sources=(host,), destinations=(endpoint,))
+            senders.add(add(Resource(id=name, label=label), use))
         name = f"{endpoint}.both-ways"
         add(
             Resource(id=name, sharing=Sharing.DUPLEX, label=f"both directions of {endpoint}"),
@@ -156,6 +169,18 @@ def with_candidates(
     return Candidates(
         topology.with_resources(resources, uses), rank, frozenset(senders), ports, engines
     )
+
+
+def hosts_of(topology: Topology, endpoints: Sequence[str]) -> tuple[str, ...]:
+    """Endpoints that are the host's memory, where several cards were measured with it.
+
+    It passes what all its copies take together; a copy alone shows what its card takes.
+    """
+    kind = topology.graph.nodes
+    hosts = tuple(
+        e for e in endpoints if kind[e]["kind"] in (NodeKind.CPU, NodeKind.MEMORY) or is_host(e)
+    )
+    return hosts if len(endpoints) - len(hosts) > 1 else ()
 
 
 def _classes(topology: Topology, endpoints: Sequence[str]) -> dict[str, set[int]]:

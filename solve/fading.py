@@ -135,7 +135,8 @@ def faded(busy: Occupancy, fading: Fading, model: Model) -> Occupancy:
         alone = (half**2 - (fading.error * m) ** 2).clip(0.0)
         width = TWO_SIDED * np.sqrt(alone + (fading.error * (further - m)) ** 2)
         loose = end * scale * np.exp(sign * TWO_SIDED * fading.error * further)
-        tight = busy.seconds * scale * np.exp(sign * width)
+        with np.errstate(invalid="ignore"):  # what is left open takes no time at its best
+            tight = busy.seconds * scale * np.exp(sign * width)
         ends.append(np.where(busy.pinned & np.isfinite(half), tight, loose))
     return replace(
         busy,

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from topocal.measure.samples import Measurements
-from topocal.solve.candidates import like, with_candidates
+from topocal.solve.candidates import hosts_of, like, with_candidates
 from topocal.solve.certify import certify
 from topocal.solve.collapse import collapsed
 from topocal.solve.conditions import agreed
@@ -39,6 +39,7 @@ from topocal.solve.status import CLEAR_SIGMAS, Status
 from topocal.solve.unlike_topology import supposed_at, unlike_their_like
 from topocal.solve.words import name_in_words
 from topocal.topo.errors import InputError, one_line
+from topocal.topo.incidence import incidence
 from topocal.topo.resource import NodeKind, Resource, Sharing
 from topocal.topo.topology import Topology
 from topocal.topo.units import format_rate
@@ -154,20 +155,24 @@ def _model(
         if r.id in engines
         or (r.sharing is not Sharing.TIME_SHARED and (best.active[k] or not supposed[k]))
     ]
-    fitted = _taken_alike(
+    fitted = _open_at_hosts(
         best.topology,
-        [
-            _fitted(
-                table[k],
-                float(best.estimate.x[best.rows.series[k]]),
-                known[k],
-                engines,
-                names,
-                table,
-                float(found.crowding[k]) if found.fading else None,
-            )
-            for k in kept
-        ],
+        _hosts(observed.observations, topology),
+        _taken_alike(
+            best.topology,
+            [
+                _fitted(
+                    table[k],
+                    float(best.estimate.x[best.rows.series[k]]),
+                    known[k],
+                    engines,
+                    names,
+                    table,
+                    float(found.crowding[k]) if found.fading else None,
+                )
+                for k in kept
+            ],
+        ),
     )
     residuals = tuple(
         Residual(
@@ -284,6 +289,49 @@ def _taken_alike(topology: Topology, resources: Sequence[FittedResource]) -> lis
             alike = float(np.median(known))
             if alike > (r.capacity_Bps or 0.0):
                 r = replace(r, capacity_Bps=alike, status=Status.ALIKE)
+        result.append(r)
+    return result
+
+
+def _hosts(observations: Sequence[Observation], topology: Topology) -> frozenset[str]:
+    ends = dict.fromkeys(n for o in observations for pair in o.pattern.pairs for n in pair)
+    return frozenset(hosts_of(topology, list(ends)))
+
+
+def _open_at_hosts(
+    topology: Topology, hosts: frozenset[str], resources: Sequence[FittedResource]
+) -> list[FittedResource]:
+    """Leave open what the host's memory passes to several cards, where no pattern showed it.
+
+    The bound, what one copy takes, stays the least that it passes.
+    """
+    if not hosts:
+        return list(resources)
+    crossing: dict[str, set[tuple[str, str]]] = {}
+    ends = topology.endpoints
+    pairs = [(a, b) for a in ends for b in ends if a != b and ({a, b} & hosts)]
+    lines = incidence(topology, pairs)
+    matrix = lines.matrix.tocsc()
+    for k, name in enumerate(lines.resources):
+        rows = matrix.indices[matrix.indptr[k] : matrix.indptr[k + 1]]
+        crossing[name] = {pairs[r] for r in rows.tolist()}
+    others = [(a, b) for a in ends for b in ends if a != b and not ({a, b} & hosts)]
+    of_cards: set[str] = set()
+    if others:
+        between = incidence(topology, others)
+        loaded = np.unique(between.matrix.indices)
+        of_cards = {between.resources[k] for k in loaded.tolist()}
+    result = []
+    for r in resources:
+        cards = {n for pair in crossing.get(r.id, ()) for n in pair} - hosts
+        if (
+            r.status in (Status.BOUNDED, Status.SERIES)
+            and r.sharing is Sharing.CAPACITY
+            and topology.resources[r.id].nominal_Bps is None
+            and len(cards) > 1
+            and r.id not in of_cards
+        ):
+            r = replace(r, capacity_Bps=None)
         result.append(r)
     return result
 
