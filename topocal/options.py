@@ -10,6 +10,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from topocal.completing import endpoints, machines
+
 __all__ = [
     "AllowStale",
     "AsJson",
@@ -34,7 +36,12 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 TopologyOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("-t", "--topology", help="topology.json, or a reference machine such as b70."),
+    typer.Option(
+        "-t",
+        "--topology",
+        autocompletion=machines,
+        help="topology.json, or a reference machine such as b70.",
+    ),
 ]
 
 # Measuring.
@@ -51,7 +58,10 @@ Device: TypeAlias = Annotated[
     str | None, typer.Option(help="cpu, cuda or xpu, where the backend does not say it.")
 ]
 RankEndpoints: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="NAMES", help="Endpoint of each rank, such as 0,1,nic0.")
+    str | None,
+    typer.Option(
+        metavar="NAMES", autocompletion=endpoints, help="Endpoint of each rank, such as 0,1,nic0."
+    ),
 ]
 Verify: TypeAlias = Annotated[
     bool, typer.Option("--verify/--no-verify", help="Read every payload back and compare.")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from topocal.completing import endpoints
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -25,19 +27,36 @@ __all__ = [
 
 FanIn: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--fan-in", metavar="ROOT:PEERS", help="The peers send to the root."),
+    typer.Option(
+        "--fan-in",
+        metavar="ROOT:PEERS",
+        autocompletion=endpoints,
+        help="The peers send to the root.",
+    ),
 ]
 FanOut: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--fan-out", metavar="ROOT:PEERS", help="The root sends to the peers."),
+    typer.Option(
+        "--fan-out",
+        metavar="ROOT:PEERS",
+        autocompletion=endpoints,
+        help="The root sends to the peers.",
+    ),
 ]
 FlowOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--flow", metavar="FROM:TO", help="One flow; several run at once as one pattern."),
+    typer.Option(
+        "--flow",
+        metavar="FROM:TO",
+        autocompletion=endpoints,
+        help="One flow; several run at once as one pattern.",
+    ),
 ]
 BothWays: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--both-ways", metavar="A:B", help="Each sends to the other."),
+    typer.Option(
+        "--both-ways", metavar="A:B", autocompletion=endpoints, help="Each sends to the other."
+    ),
 ]
 Notation: TypeAlias = Annotated[
     list[str] | None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topocal.completing import machines
 from topocal.options import (
     AllowStale,
     Digest,
@@ -31,7 +32,12 @@ _NOTHING = 5e-4
 
 def assign(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="model.json, or caps.json of the processes.")
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            autocompletion=machines,
+            help="model.json, or caps.json of the processes.",
+        ),
     ],
     requests: Annotated[
         Path,

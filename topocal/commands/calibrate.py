@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.completing import machines
 from topocal.options import (
     Backend,
     Device,
@@ -40,7 +41,10 @@ def calibrate(
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the model.")],
     topology: Annotated[
         str | None,
-        typer.Argument(help="topology.json, another tool's output, or a reference machine (b70)."),
+        typer.Argument(
+            autocompletion=machines,
+            help="topology.json, another tool's output, or a reference machine (b70).",
+        ),
     ] = None,
     samples: Annotated[
         Path | None,
@@ -50,7 +54,9 @@ def calibrate(
     simulate: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="A model or machine that answers in place of a real one."
+            metavar="NAME",
+            autocompletion=machines,
+            help="A model or machine that answers in place of a real one.",
         ),
     ] = None,
     fabric: Annotated[

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topocal.completing import endpoints, machines
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -22,6 +24,7 @@ def caps(
         str,
         typer.Argument(
             metavar="MODEL",
+            autocompletion=machines,
             help="model.json; or a topology or reference machine (by specification); or caps.json.",
         ),
     ],
@@ -33,6 +36,7 @@ def caps(
         typer.Option(
             "--endpoint",
             metavar="NAME",
+            autocompletion=endpoints,
             help="Endpoint of process 0, 1, … (repeatable); default: the calibration's ranks.",
         ),
     ] = None,

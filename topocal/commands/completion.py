@@ -1,4 +1,4 @@
-"""``topocal completion``: what a shell needs to complete commands and options."""
+"""``topocal completion``: what a shell needs to complete commands, options and their values."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from typing import Annotated
 
 import typer
 
+from topocal.completing import choices
+
 __all__ = ["SHELLS", "completion"]
 
 SHELLS = ("bash", "zsh", "fish")
 
 
 def completion(
-    shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")],
+    shell: Annotated[
+        str, typer.Argument(autocompletion=choices(lambda: SHELLS), help="bash, zsh or fish.")
+    ],
 ) -> None:
-    """Print a script that makes a shell complete commands and options.
+    """Print a script that makes a shell complete commands, options, machines and endpoints.
 
     It asks the installed command, and nothing else. `topocal --install-completion` puts the
     same where the shell looks for it by itself.

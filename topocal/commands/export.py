@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
+from topocal.completing import choices, endpoints, machines
+
 __all__ = ["export"]
+
+
+def _formats() -> tuple[str, ...]:
+    from topocal.exporting import FORMATS
+
+    return FORMATS
 
 
 def export(
@@ -15,12 +23,18 @@ def export(
         str,
         typer.Argument(
             metavar="MODEL",
+            autocompletion=machines,
             help="model.json, topology.json, a tool's output, or a reference machine's name.",
         ),
     ],
     format: Annotated[
         str,
-        typer.Option("--as", metavar="FORMAT", help="simgrid, nccl, graphml or dot."),
+        typer.Option(
+            "--as",
+            metavar="FORMAT",
+            autocompletion=choices(_formats),
+            help="simgrid, nccl, graphml or dot.",
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -29,7 +43,9 @@ def export(
     endpoints: Annotated[
         str | None,
         typer.Option(
-            metavar="NAMES", help="simgrid: between whom, such as 0,1,nic0; default: all GPUs."
+            metavar="NAMES",
+            autocompletion=endpoints,
+            help="simgrid: between whom, such as 0,1,nic0; default: all GPUs.",
         ),
     ] = None,
     host: Annotated[

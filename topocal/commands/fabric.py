@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.completing import endpoints, machines
 from topocal.console import tell
 from topocal.options import checked_seed, refuse_idle
 
@@ -27,11 +28,18 @@ def fabric(
     ] = None,
     like: Annotated[
         str,
-        typer.Option(help="What it is modelled on: a file, a reference machine, or two-nodes."),
+        typer.Option(
+            autocompletion=machines,
+            help="What it is modelled on: a file, a reference machine, or two-nodes.",
+        ),
     ] = "b70",
     endpoints: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Who takes part, by rank; default: all GPUs."),
+        typer.Option(
+            metavar="NAMES",
+            autocompletion=endpoints,
+            help="Who takes part, by rank; default: all GPUs.",
+        ),
     ] = None,
     slow: Annotated[
         list[str] | None,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topocal.completing import endpoints, machines
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -27,14 +29,21 @@ _MOST_NAMES = 3
 def plan(
     topology: Annotated[
         str,
-        typer.Argument(help="topology.json, another tool's output, or a reference machine (b70)."),
+        typer.Argument(
+            autocompletion=machines,
+            help="topology.json, another tool's output, or a reference machine (b70).",
+        ),
     ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write the plan.")
     ] = None,
     endpoints: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Who takes part, such as 0,1,nic0; default: all GPUs."),
+        typer.Option(
+            metavar="NAMES",
+            autocompletion=endpoints,
+            help="Who takes part, such as 0,1,nic0; default: all GPUs.",
+        ),
     ] = None,
     sizes: Annotated[
         str | None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.completing import choices
 from topocal.options import AsJson
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ _KIND_WORDS = {
 }
 
 
+def _kinds() -> list[str]:
+    from topocal.topo.readers.registry import READERS
+
+    return [reader.name for reader in READERS]
+
+
 def read(
     files: Annotated[
         list[Path],
@@ -41,7 +48,12 @@ def read(
     ],
     kind: Annotated[
         str | None,
-        typer.Option("--as", metavar="FORMAT", help="What the files are, if not told by content."),
+        typer.Option(
+            "--as",
+            metavar="FORMAT",
+            autocompletion=choices(_kinds),
+            help="What the files are, if not told by content.",
+        ),
     ] = None,
     output: Annotated[
         Path | None,

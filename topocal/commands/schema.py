@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
+from topocal.completing import choices
+
 __all__ = ["schema"]
+
+
+def _names() -> tuple[str, ...]:
+    from topocal.schemas.generate import NAMES
+
+    return tuple(NAMES)
 
 
 def schema(
@@ -15,6 +23,7 @@ def schema(
         str | None,
         typer.Argument(
             metavar="NAME",
+            autocompletion=choices(_names),
             help="One of topology, plan, calibration, model, caps; without it, the list.",
         ),
     ] = None,

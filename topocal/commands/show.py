@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.completing import machines
 from topocal.options import AsJson, refuse_idle
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def show(
         str | None,
         typer.Argument(
             metavar="TOPOLOGY",
+            autocompletion=machines,
             help="topology.json, the output of a tool, - for standard input, "
             "or the name of a reference machine; without it, their list.",
         ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topocal.completing import machines
 from topocal.options import AsJson
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def simulate(
         str,
         typer.Argument(
             metavar="MODEL",
+            autocompletion=machines,
             help="model.json, topology.json, a tool's output, or a reference machine's name.",
         ),
     ],
