@@ -39,13 +39,19 @@ __all__ = ["PAIR_LINES", "looks_like_pair_lines", "parse_pair_lines"]
 TITLE: Final = "lines of pairs and rates"
 
 _GPU: Final = (
-    r"(?:GPU|Device|Dev|NPU|XPU|HPU|DCU|HCU|MLU|Rank|Card|Tile)"
-    r"[ _]{0,2}[(\[#]?[ ]?([0-9]{1,4})[)\]]?"
+    r"(?:GPU|Device|Dev|NPU|XPU|HPU|DCU|HCU|MLU|CUDA|HIP|MUSA|Rank|Card|Tile)"
+    r"[ _]{0,2}[(\[#:]?[ ]?([0-9]{1,4})[)\]]?"
 )
 _HOST: Final = r"(CPU[ ]?(?:NUMA[ ]?)?[0-9]{0,3}|Host|Sysmem|DRAM)"
 _END: Final = rf"(?:{_GPU}|{_HOST})"
 _ARROW: Final = r"(?P<arrow><-{1,2}>|-{1,2}>|<-{1,2}|=>|<=>|↔|→|←|\bto\b)"
 _PAIR: Final = re.compile(rf"{_END}[ \t]{{0,8}}{_ARROW}[ \t]{{0,8}}{_END}", re.I)
+_BARE: Final = re.compile(
+    r"[ \t]{0,40}\(?([0-9]{1,4})\)?[ \t]{0,8}(?P<arrow><-{1,2}>|-{1,2}>|=>|<=>|↔|→)"
+    r"[ \t]{0,8}\(?([0-9]{1,4})\)?[ \t]{0,8}[:=|\t ]"
+)
+"""Numbers alone name devices where a line begins with them."""
+
 _RATE: Final = re.compile(
     r"(?<![\w.])([0-9]{1,9}(?:\.[0-9]{1,12})?)[ \t]{0,4}([KMGT]i?[Bb])(?:/s(?:ec)?|ps|PS)\b"
 )
@@ -197,7 +203,10 @@ def _pair(line: str) -> tuple[str, str, str] | None:
     """Both ends and the arrow between them."""
     found = _PAIR.search(line[:_LONGEST])
     if found is None:
-        return None
+        bare = _BARE.match(line[:_LONGEST])
+        if bare is None or int(bare[1]) == int(bare[3]):
+            return None
+        return f"gpu{int(bare[1])}", bare["arrow"], f"gpu{int(bare[3])}"
     groups = [g for k, g in enumerate(found.groups(), 1) if k != found.re.groupindex["arrow"]]
     a, b = _name(groups[0], groups[1]), _name(groups[2], groups[3])
     return None if a == b else (a, found["arrow"], b)

@@ -16,6 +16,7 @@ from typing import Final
 from topocal.measure.importers.figures import alone, in_order, is_rate, moved
 from topocal.measure.importers.imported import Draft, Imported, Latency
 from topocal.measure.importers.importer import Importer
+from topocal.measure.importers.matrix_forms import plain_matrices
 from topocal.measure.importers.table_titles import Title, title_above
 from topocal.measure.importers.text_matrix import MAX_COLUMNS, Matrix, header_names, read_matrix
 from topocal.measure.samples import Measurements, Sample
@@ -61,7 +62,8 @@ def parse_pair_table(text: str, *, file: str) -> Imported:
 
 def _lines(text: str) -> list[str]:
     """Lines without the marks of Markdown."""
-    return [line.replace("*", "").replace("`", "") for line in plain_lines(text)]
+    lines = [line.replace("*", "").replace("`", "") for line in plain_lines(text)]
+    return plain_matrices(lines)
 
 
 def _add(draft: Draft, matrix: Matrix, title: Title, number: int) -> None:
