@@ -40,8 +40,8 @@ REASONS: Final[Mapping[str, str]] = {
     "sender's routes are told apart at the socket only.",
     "duplex": "Both directions draw from one resource. No single flow can show it, and the fit "
     "adds no such resource where the topology has none.",
-    "host": "Host memory is taken for an endpoint with a port of its own, which single copies "
-    "then seem to show; it passes what all copies take together.",
+    "host": "What the copies of several cards with the host share shows in no single copy; from "
+    "patterns of both directions at once the fit puts too much of it to one direction.",
     "pairs": "Which cards share something shows only where both copy at once. Groups are looked "
     "for in single pairs, and a topology that shows nothing is believed.",
     "blame": "Single cards are blamed for what their common uplink does, below what they reach "

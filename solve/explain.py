@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
@@ -41,7 +41,7 @@ from topocal.solve.model import Model
 from topocal.solve.observe import observe
 from topocal.solve.overview import blind_spot, overview
 from topocal.solve.rows import Observation
-from topocal.solve.settings import Setting, compare_settings
+from topocal.solve.settings import Setting, compare_settings, rates_of
 from topocal.solve.status import Status
 from topocal.topo.resource import NodeKind
 from topocal.topo.topology import Topology
@@ -90,6 +90,8 @@ class Explanation:
         What was measured, by kind.
     blind_spot
         What these figures cannot show, and what would; empty where they can.
+    not_tried
+        Why the fewest resources were not looked for, where that is no wish of the caller.
     """
 
     model: Model
@@ -97,6 +99,7 @@ class Explanation:
     fewest: Minimum | None
     overview: tuple[str, ...] = ()
     blind_spot: str = ""
+    not_tried: str = ""
 
 
 def explain(
@@ -136,8 +139,28 @@ def explain(
         model=model,
         findings=findings,
         fewest=fewest,
-        overview=overview(evidence),
+        overview=overview(_as_measured(evidence, measurements)),
         blind_spot=blind_spot(evidence),
+        not_tried=f"{len(measurements.endpoints)} endpoints are more than {MOST_ENDPOINTS}"
+        if len(measurements.endpoints) > MOST_ENDPOINTS
+        else "",
+    )
+
+
+def _as_measured(evidence: Evidence, measurements: Measurements) -> Evidence:
+    """With the figures of the largest messages in place of what the fit makes of all sizes."""
+    rates = rates_of(measurements)
+    return replace(
+        evidence,
+        pair_rates_Bps={
+            p: rates.get(frozenset([p]), (None, r))[1] for p, r in evidence.pair_rates_Bps.items()
+        },
+        concurrent=tuple(
+            replace(c, throughput_Bps=rates[key][1])
+            if (key := frozenset(c.pattern.pairs)) in rates
+            else c
+            for c in evidence.concurrent
+        ),
     )
 
 
@@ -150,7 +173,7 @@ def _fewest(
 ) -> Minimum:
     engines = [r for r in model.resources.values() if r.kappa is not None]
     timed = bool(engines) and RECEIVER not in model.undecided
-    opposed = any(_is_opposed(o) for o in seen)
+    opposed = frozenset(pair for o in seen for pair in _opposed(o))
     columns = explanation_columns(machine, endpoints, opposed=opposed)
     begin = time.perf_counter()
     fewest = None
@@ -178,10 +201,10 @@ def _fewest(
     return fewest
 
 
-def _is_opposed(one: Observation) -> bool:
-    """Whether two of its flows run between the same endpoints in opposite directions."""
+def _opposed(one: Observation) -> Iterator[frozenset[str]]:
+    """Ends between which two of its flows run in opposite directions."""
     pairs = set(one.pattern.pairs)
-    return any((b, a) in pairs for a, b in pairs)
+    yield from (frozenset(pair) for pair in pairs if pair[::-1] in pairs)
 
 
 def find(

@@ -101,7 +101,7 @@ def explanation_columns(
     endpoints: Sequence[str] | None = None,
     *,
     pairs: bool = True,
-    opposed: bool = False,
+    opposed: frozenset[frozenset[str]] = frozenset(),
 ) -> Columns:
     """The candidates of a machine.
 
@@ -112,9 +112,9 @@ def explanation_columns(
     pairs
         Whether every pair is a candidate by itself.
     opposed
-        Whether the two directions at an endpoint or a node may draw from one resource although
-        the topology does not say so.  Only patterns with traffic both ways at once can tell;
-        without any, one resource for both directions would pass for the simpler explanation.
+        Pairs of endpoints between which traffic ran both ways at once: there the two directions
+        may draw from one resource although the topology does not say so.  Nothing else can
+        tell, and without any, one resource for both would pass for the simpler explanation.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def _sets(
     ends: Sequence[str],
     all_pairs: Sequence[tuple[str, str]],
     each: bool,
-    opposed: bool,
+    opposed: frozenset[frozenset[str]],
 ) -> Iterator[tuple[str, NDArray[np.bool_], int]]:
     """Sets of pairs that may share something, with a label and how odd that would be."""
     routes = topology.routes(tuple(ends))
@@ -195,7 +195,7 @@ def _sets(
             for c in classes:
                 yield f"sender {end} over {c.name}", sends & (code == int(c)), 2
                 yield f"receiver {end} over {c.name}", receives & (code == int(c)), 2
-        if opposed:
+        if any(end in both for both in opposed):
             yield f"both directions of {end}", sends | receives, 1
     for node, members in _enclosures(topology, ends):
         sends, receives = np.isin(source, members), np.isin(destination, members)
@@ -205,10 +205,10 @@ def _sets(
             yield f"into {called}{words}", ~sends & receives & side, 1
         for words, side in (("", everything), (" to afar", far)):
             yield f"out of {called}{words}", sends & ~receives & side, 1
-        if opposed:
+        if any(len(both & set(members)) == 1 for both in opposed):
             yield f"both directions of {called}", sends ^ receives, 1
-    if opposed:
-        for a, b in itertools.combinations(ends, 2):
+    for a, b in itertools.combinations(ends, 2):
+        if {a, b} in opposed:
             mutual = (source == a) & (destination == b) | (source == b) & (destination == a)
             yield f"both directions between {a} and {b}", mutual, 2
     if each:

@@ -37,6 +37,9 @@ IMPOSSIBLE_BPS: Final = 1e14
 """No port of a card passes 100 TB/s; what prints as more moved nothing."""
 
 _SETS: Final = re.compile(r"(?P<metric>.+?) of (?P<members>(?:[\w/:.-]+[ ,]+)+[\w/:.-]+)")
+_MEMBER: Final = re.compile(r"[0-9]+|(?:[\w.-]+/)?[A-Za-z]+[0-9]+")
+"""A card: its number, or its name with one."""
+
 _SIZED: Final = re.compile(r"(?P<metric>.+) at (?P<size>[0-9.]+ \w+)")
 _COLUMN: Final = re.compile(r"(?P<column>\w+) of (?P<row>.+)")
 """A figure of a table, by its column and row."""
@@ -72,7 +75,10 @@ def _collectives_by_members(
             match = _SETS.fullmatch(r.what)
             if match is None or r.unit != "B/s" or r.pattern is not None:
                 continue
-            members = tuple(canonical_endpoint(m) for m in re.split(r"[ ,]+", match["members"]))
+            named = re.split(r"[ ,]+", match["members"])
+            if not all(_MEMBER.fullmatch(m) for m in named):
+                continue
+            members = tuple(canonical_endpoint(m) for m in named)
             by_metric[match["metric"]].append(_Collective(members, r.value))
         for metric, found in by_metric.items():
             if len(found) > 1:

@@ -193,9 +193,17 @@ def compare_settings(settings: Sequence[Setting]) -> list[Finding]:
         *(
             finding
             for ranked in found.values()
-            for _, finding in sorted(ranked, key=lambda item: item[0])[:MOST_TOLD]
+            for finding in _unlike([f for _, f in sorted(ranked, key=lambda item: item[0])])
         ),
     ]
+
+
+def _unlike(findings: Sequence[Finding]) -> list[Finding]:
+    """The first few that do not say the same of other tables."""
+    found: dict[tuple[tuple[str, ...], str], Finding] = {}
+    for f in findings:
+        found.setdefault((f.about, f.text.partition(":")[0]), f)
+    return list(found.values())[:MOST_TOLD]
 
 
 def _contradictions(settings: Sequence[Setting]) -> list[Finding]:
@@ -253,10 +261,9 @@ def _difference(one: _Side, other: _Side, sides: Sequence[_Side]) -> str | None:
             for source in (one.source, other.source)
         )
         return told[0] if len(told) == 1 and not both else None
-    if len(keys) == 1 and all(k in a and k in b for k in keys):
-        (key,) = keys
-        return None if key in _MACHINES else key
-    return None
+    # What only one of them states, as tools do of writes with peer access, is no difference.
+    stated = [k for k in keys if k in a and k in b]
+    return stated[0] if len(stated) == 1 and stated[0] not in _MACHINES else None
 
 
 def _compared(one: _Side, other: _Side, what: str) -> tuple[float, Finding] | None:
@@ -277,6 +284,11 @@ def _compared(one: _Side, other: _Side, what: str) -> tuple[float, Finding] | No
     why = _places(common) if what == "file" else ""
     why += _engine(one, other, common) if what == "engine" else ""
     largest = sorted(moved, key=lambda key: -abs(moved[key]))[: _SHOWN // 2]
+    if what == "p2p" and dict(one.conditions)["p2p"] == "off":
+        why = (
+            " Peer access makes copies slower here: what it uses in place of the host's memory is "
+            "the slower way; look at ACS, IOMMU and the driver."
+        )
     is_usual = what in USUAL and not why
     return abs(moved[worst]), Finding(
         kind=FindingKind.SETTINGS,

@@ -39,6 +39,11 @@ SIZE = 2.0**28
 UNSTABLE = {"gpu1->gpu0", "gpu1->gpu2", "gpu1->gpu3"}
 
 
+def everyone(topology: Topology) -> frozenset[frozenset[str]]:
+    """Every two accelerators ran both ways."""
+    return frozenset(map(frozenset, itertools.combinations(topology.accelerators, 2)))
+
+
 def plain(
     loads: Sequence[Sequence[float]],
     seconds: Sequence[float],
@@ -184,7 +189,9 @@ def test_both_directions_that_share_need_a_resource_of_both() -> None:
         figure((both_ways("gpu0", "gpu1", SIZE), 10e9)),
     ]
     assert refute(demands(explanation_columns(topology), figures))
-    found = explain_by_fewest(demands(explanation_columns(topology, opposed=True), figures))
+    found = explain_by_fewest(
+        demands(explanation_columns(topology, opposed=everyone(topology)), figures)
+    )
     assert labels(found) == ["both directions of gpu0"]
     assert found.chosen[0].capacity_Bps == pytest.approx(10e9, rel=0.01)
 
@@ -610,7 +617,7 @@ def test_candidates_of_the_published_machine() -> None:
     assert columns.oddity[columns.labels.index("pair gpu2->gpu5")] == 3
     # One resource for both directions only where traffic both ways was measured.
     assert not any("both directions" in label for label in columns.labels)
-    opposed = explanation_columns(b70(), opposed=True)
+    opposed = explanation_columns(b70(), opposed=everyone(b70()))
     assert {x for x in opposed.labels if "both directions of so" in x} == {
         "both directions of socket0"
     }

@@ -61,8 +61,15 @@ def _tell_one(out: Console, found: Explanation) -> None:
         print_indented(out, text, "- ")
     if found.blind_spot:
         print_indented(out, found.blind_spot, "- ")
+    if found.fewest is None and found.not_tried:
+        out.print(f"\nThe fewest resources are not looked for: {safe(found.not_tried)}.")
     if found.fewest is not None:
         out.print("\n[bold]The fewest resources that reproduce the figures[/bold]")
+        if found.blind_spot and found.fewest.chosen:
+            out.print(
+                "They suffice, and need not be the cause: one transfer at a time cannot tell what "
+                "several share from what each has of its own."
+            )
         for sentence in found.fewest.sentences:
             out.print(safe(sentence))
 
