@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from topocal.solve.unseen import Unseen
 from topocal.solve.words import is_host
 from topocal.topo.incidence import incidence, routes_of_pairs
 from topocal.topo.resource import FAR, NEAR, NodeKind, PathClass, Resource, Sharing, Use
@@ -50,6 +51,8 @@ class Candidates:
     ports, engines
         Id of the capacity, and of the time-shared engine, of all that an endpoint takes
         in or sends, by (endpoint, side).
+    unseen
+        What the limits that nothing shows are, by the ids of their resources.
     """
 
     topology: Topology
@@ -57,6 +60,7 @@ class Candidates:
     senders: frozenset[str]
     ports: Mapping[tuple[str, int], str]
     engines: Mapping[tuple[str, int], str]
+    unseen: Mapping[str, Unseen]
 
 
 def with_candidates(
@@ -64,6 +68,7 @@ def with_candidates(
     endpoints: Sequence[str],
     own_paths: Sequence[tuple[str, str]] = (),
     measured: Iterable[tuple[str, str]] | None = None,
+    unseen: Sequence[Unseen] = (),
 ) -> Candidates:
     """Add the candidates of ``endpoints``.
 
@@ -74,6 +79,8 @@ def with_candidates(
     measured
         The pairs that were measured: of more than :data:`MOST_FOR_ALL_PAIRS` endpoints what
         kinds of routes there are is asked of these alone.
+    unseen
+        Limits that figures need although nothing shows them.
     """
     resources: list[Resource] = []
     uses: list[Use] = []
@@ -164,10 +171,16 @@ def with_candidates(
             Resource(id=name, sharing=Sharing.FATPIPE, label=label),
             Use(resource=name, sources=(source,), destinations=(destination,)),
         )
+    limits: dict[str, Unseen] = {}
+    for number, limit in enumerate(unseen, start=1):
+        name = f"unseen.{number}"
+        resources.append(Resource(id=name, label=limit.label))
+        uses += [Use(resource=name, sources=s, destinations=d) for s, d in limit.blocks]
+        limits[name] = limit
     first = {*senders, *ports.values(), *engines.values()}
     rank = {r.id: 1 if r.id in first else 2 for r in resources}
     return Candidates(
-        topology.with_resources(resources, uses), rank, frozenset(senders), ports, engines
+        topology.with_resources(resources, uses), rank, frozenset(senders), ports, engines, limits
     )
 
 

@@ -6,7 +6,7 @@ observe -> consistency -> candidates -> sharing (rows, estimate, polish) -> inte
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,6 +37,7 @@ from topocal.solve.rows import Observation
 from topocal.solve.sharing import SharingVerdict
 from topocal.solve.status import CLEAR_SIGMAS, Status
 from topocal.solve.unlike_topology import supposed_at, unlike_their_like
+from topocal.solve.unseen import Unseen, suppose, told
 from topocal.solve.words import name_in_words
 from topocal.topo.errors import InputError, one_line
 from topocal.topo.incidence import incidence
@@ -49,11 +50,20 @@ __all__ = ["fit"]
 _UNEXPLAINED = 0.10
 """Error (log) from which a figure counts as unexplained, if it is clear of the noise."""
 
+_WORTH_A_LIMIT = 0.05
+"""…and from which a limit is supposed that would explain it: steady machines repeat within that."""
+
 _BY_CHANCE = 1e-3
 """Chance that noise alone leaves any figure of a machine unexplained."""
 
 _MOST_OWN_PATHS = 512
 """Pairs that may have a limit of their own; more would say that the topology is another."""
+
+_MOST_ROUNDS = 3
+"""Further fits at most, each with limits that the last one needs."""
+
+_MOST_FOR_UNSEEN = 2000
+"""Observations up to which limits are supposed that nothing shows."""
 
 _NOISY = 0.15
 """Noise above which a fit is worth a warning: steady machines repeat within 5 %."""
@@ -109,11 +119,18 @@ def fit(
     fallen = collapsed(observed.observations, consistency.noise)
     consistency = replace(consistency, left_out=fallen | consistency.left_out)
     own_paths = consistency.unlike[:_MOST_OWN_PATHS]
-    measured = (pair for o in observed.observations for pair in o.pattern.pairs)
-    candidates = with_candidates(topology, measurements.endpoints, own_paths, measured)
-    found = fit_with_fading(candidates, _with_noise(observed.observations, consistency))
+    measured = [pair for o in observed.observations for pair in o.pattern.pairs]
+    kept = _with_noise(observed.observations, consistency)
+
+    def fitted(unseen: Sequence[Unseen]) -> Crowded:
+        return fit_with_fading(
+            with_candidates(topology, measurements.endpoints, own_paths, measured, unseen), kept
+        )
+
+    plain = fitted(())
+    found = _with_unseen(plain, fitted, kept, consistency.noise)
     proven = certify(found.fit, certify_s)
-    model = _model(found, proven, consistency, observed, measurements.sources, topology)
+    model = _model(found, plain, proven, consistency, observed, measurements.sources, topology)
     told = [c.text for c in conflicts(measurements, consistency.noise)]
     return replace(model, findings=(*model.findings, *told), provenance=agreed(measurements.runs))
 
@@ -126,8 +143,33 @@ def _with_noise(observations: Sequence[Observation], consistency: Consistency) -
     ]
 
 
+def _with_unseen(
+    plain: Crowded,
+    fitted: Callable[[Sequence[Unseen]], Crowded],
+    kept: Sequence[Observation],
+    noise: float,
+) -> Crowded:
+    """The fit, with limits that nothing shows where figures are slower than it says without."""
+    found = plain
+    missed = _missed(_residuals(found.fit), noise, _WORTH_A_LIMIT)
+    supposed: tuple[Unseen, ...] = ()
+    for _ in range(_MOST_ROUNDS if len(kept) <= _MOST_FOR_UNSEEN else 0):
+        slow = [r.name for r in missed if r.predicted_Bps > r.measured_Bps]
+        further = [u for u in suppose(kept, slow, noise) if u not in supposed]
+        if not further:
+            break
+        supposed = (*supposed, *further)
+        again = fitted(supposed)
+        missed_again = _missed(_residuals(again.fit), noise, _WORTH_A_LIMIT)
+        if len(missed_again) >= len(missed):
+            break
+        found, missed = again, missed_again
+    return found
+
+
 def _model(
     found: Crowded,
+    plain: Crowded,
     proven: Certificate,
     consistency: Consistency,
     observed: Observed,
@@ -174,14 +216,7 @@ def _model(
             ],
         ),
     )
-    residuals = tuple(
-        Residual(
-            name=o.name,
-            measured_Bps=o.throughput_Bps,
-            predicted_Bps=o.pattern.total_bytes / math.exp(log_s),
-        )
-        for o, log_s in zip(best.rows.observations, best.estimate.log_predicted, strict=True)
-    )
+    residuals = _residuals(best)
     return Model(
         topology=_kept(best.topology, [table[k].id for k in kept], engines),
         resources={r.id: r for r in fitted},
@@ -192,7 +227,8 @@ def _model(
         fading=found.fading,
         findings=(
             *_findings(consistency, residuals, found.fading, topology),
-            *_unlike_topology(topology, best, fitted, residuals, consistency.noise),
+            *_unseen(best, fitted, topology),
+            *_unlike_topology(topology, plain.fit, fitted, consistency.noise),
         ),
         left_out=consistency.left_out,
         residuals=residuals,
@@ -347,29 +383,55 @@ def _Bps(x: float) -> float | None:
     return math.exp(-x)
 
 
-def _missed(residuals: Sequence[Residual], noise: float) -> list[Residual]:
+def _residuals(fit: Fit) -> tuple[Residual, ...]:
+    return tuple(
+        Residual(
+            name=o.name,
+            measured_Bps=o.throughput_Bps,
+            predicted_Bps=o.pattern.total_bytes / math.exp(log_s),
+        )
+        for o, log_s in zip(fit.rows.observations, fit.estimate.log_predicted, strict=True)
+    )
+
+
+def _missed(
+    residuals: Sequence[Residual], noise: float, least: float = _UNEXPLAINED
+) -> list[Residual]:
     """Figures that nothing explains, the worst first."""
     # Of many figures some are far off by chance.
     chance = -float(ndtri(_BY_CHANCE / (2 * max(1, len(residuals)))))
-    limit = max(_UNEXPLAINED, max(CLEAR_SIGMAS, chance) * noise)
+    limit = max(least, max(CLEAR_SIGMAS, chance) * noise)
     return sorted(
         (r for r in residuals if abs(math.log(r.predicted_Bps / r.measured_Bps)) > limit),
         key=lambda r: -abs(math.log(r.predicted_Bps / r.measured_Bps)),
     )
 
 
+def _unseen(best: Fit, fitted: Sequence[FittedResource], topology: Topology) -> Iterator[str]:
+    """The limits that were supposed, and have become part of the model."""
+    limits = best.candidates.unseen
+    # Groups that were made out of the pair table promise nothing of a pair.
+    groups = NodeKind.GROUP in {kind for _, kind in topology.graph.nodes(data="kind")}
+    taken = {
+        r.label: (r.capacity_Bps, r.pinned_by)
+        for r in fitted
+        if r.id in limits and r.capacity_Bps and not (groups and limits[r.id].alone)
+    }
+    if taken:
+        yield told(taken)
+
+
 def _unlike_topology(
     topology: Topology,
-    best: Fit,
+    plain: Fit,
     fitted: Sequence[FittedResource],
-    residuals: Sequence[Residual],
     noise: float,
 ) -> Iterator[str]:
-    """What the links of a topology that was given do not explain."""
+    """What the links of a topology that was given do not explain, nothing being supposed."""
     if any(r.nominal_Bps is not None for r in topology.resources.values()):
         yield from unlike_their_like(topology, {r.id: r for r in fitted})
-        missed = [r.name for r in _missed(residuals, noise)]
-        yield from supposed_at(best, missed, frozenset(topology.resources))
+        missed = [r.name for r in _missed(_residuals(plain), noise)]
+        yield from supposed_at(plain, missed, frozenset(topology.resources))
 
 
 def _findings(

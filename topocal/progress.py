@@ -79,7 +79,7 @@ def progress(
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True, emoji=False), transient=True) as bar:
         task = bar.add_task(what, total=total if expected_s is None else expected_s)
         over = threading.Event()
         if expected_s is not None:
