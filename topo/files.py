@@ -28,6 +28,9 @@ _REMEDY: Final = "check the path and its permissions"
 _MOST_BYTES: Final = 2**30
 """Larger than any file of ours or of a tool: it would take minutes, and the machine's memory."""
 
+_MOST_PIPES: Final = 16
+"""More than any command line names; of more, the first ones are forgotten."""
+
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _LONGEST_STEM: Final = 200
@@ -58,12 +61,16 @@ def read_limited(path: str | Path, limit: int | None = None) -> bytes:
     except OSError as error:
         raise InputError(_why(error), where=Where(file=str(path)), remedy=_REMEDY) from error
     if limit is None and len(content) > _MOST_BYTES:
-        raise InputError(
-            "is larger than 1 GiB",
-            where=Where(file=str(path)),
-            remedy="give a file of topocal's, or what a tool prints",
-        )
+        raise _too_large(path)
     return content
+
+
+def _too_large(path: str | Path) -> InputError:
+    return InputError(
+        "is larger than 1 GiB",
+        where=Where(file=str(path)),
+        remedy="give a file of topocal's, or what a tool prints",
+    )
 
 
 class _Kept:
@@ -80,11 +87,16 @@ def _read(path: str | Path, limit: int) -> bytes:
     with os.fdopen(_open_file(path), "rb") as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISFIFO(status.st_mode):
+            if limit > _MOST_BYTES and status.st_size > _MOST_BYTES:
+                raise _too_large(path)  # Not after it has filled the memory.
             return stream.read(limit)
         pipe = status.st_dev, status.st_ino
         content = stream.read(_MOST_BYTES + 1)
         # Whoever comes second finds it empty.
-        return _Kept.pipes.setdefault(pipe, content)[:limit]
+        content = _Kept.pipes.setdefault(pipe, content)
+        if len(_Kept.pipes) > _MOST_PIPES:
+            del _Kept.pipes[next(iter(_Kept.pipes))]
+        return content[:limit]
 
 
 def _read_standard_input() -> bytes:
