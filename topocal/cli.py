@@ -1,7 +1,8 @@
 """The ``topocal`` command: its verbs, and what every one of them does with errors.
 
 Exit status: 0 done, 1 the answer is "no", 2 bad input (one line on standard error), 130
-interrupted, 143 ended by SIGTERM while measuring.  A reader that leaves (``| head``) is no error: 0, and nothing is said.
+interrupted, 143 ended by SIGTERM while measuring.  A reader that leaves (``| head``) is no
+error: 0, and nothing is said.
 """
 
 from __future__ import annotations
