@@ -54,7 +54,7 @@ def main() -> None:
     where = naive.busiest.label if naive.busiest else "nothing"
     answer = tc.assign(caps, requests)
     print(f"  the first holder of each   {format_seconds(naive.seconds):>8}   busy: {where}")
-    busy = model.resources[answer.bottleneck].label
+    busy = model.resources[answer.bottleneck].label if answer.bottleneck else "nothing"
     print(f"  topocal's choice           {format_seconds(answer.finish_s):>8}   busy: {busy}")
     print(f"  proven: no choice before   {format_seconds(answer.bound_s):>8}")
     senders = Counter(part.holder for _, parts in answer for part in parts)
