@@ -69,9 +69,8 @@ def test_the_tree_and_who_shares_what(run: Run) -> None:
     ]
     assert "    └── socket0 to socket1: SMP" in lines
     row = next(line for line in lines if "switch0->socket0" in line)
-    assert [cell.strip() for cell in row.strip("│").split("│")] == [
-        "switch0->socket0", "capacity", "unknown", "12", "gpu0–1", "gpu2–7",
-    ]  # fmt: skip
+    # All are shared as capacities, and no speed is known: columns of that would say nothing.
+    assert row.split() == ["switch0->socket0", "12", "gpu0–1", "gpu2–7"]
     # What belongs to one card is not shared.
     assert not any("gpu0->switch0" in line for line in lines)
 
