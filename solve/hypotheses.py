@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from topocal.solve.candidates import Candidates
+from topocal.solve.candidates import RECEIVER, SENDER, Candidates
 from topocal.solve.cost import LEAST_KAPPA, Estimate, huber
 from topocal.solve.estimate import estimate
 from topocal.solve.judge import SAME_SIGMAS, prefer_time
@@ -344,6 +344,33 @@ class Hypotheses:
             if fit is before:
                 return fit
         return fit
+
+    def without_followers(self, fit: Fit) -> tuple[Fit, frozenset[tuple[str, int]]]:
+        """Where a single endpoint of a side tells, and tells of time, no other follows it.
+
+        Two that agree speak for their like; one may be the odd one.  Endpoints whose fans do
+        not tell then share bytes, unless the data is far from it.
+
+        Returns
+        -------
+        tuple[Fit, frozenset[tuple[str, int]]]
+            The fit, and the endpoints and sides that stand alone.
+        """
+        alone: set[tuple[str, int]] = set()
+        engines = fit.engines.copy()
+        for side in (RECEIVER, SENDER):
+            told = [(key, e, sure) for key, e, _, sure in self.evidence(fit) if key[1] == side]
+            timed = [key for key, e, sure in told if sure and fit.engines[e]]
+            followers = [e for _, e, sure in told if not sure and fit.engines[e]]
+            if len(timed) == 1 and followers:
+                engines[followers] = False
+                alone.update(timed)
+        if not alone:
+            return fit, frozenset()
+        again = self.fit(engines, fit)
+        return (
+            (again, frozenset(alone)) if again.bic < fit.bic + VERY_STRONG else (fit, frozenset())
+        )
 
     def _turned(self, fit: Fit, which: list[int]) -> Fit:
         """The fit with some engines on that were off, or off that were on, if that pays."""

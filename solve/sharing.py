@@ -98,8 +98,8 @@ def fit_sharing(
             settled.add(tried)
         elif tried == best:
             best = None
-    chosen = problem.judge_endpoints(fits[best])
-    verdict = _verdict(problem, fits, chosen, best, settled)
+    chosen, alone = problem.without_followers(problem.judge_endpoints(fits[best]))
+    verdict = _verdict(problem, fits, chosen, best, settled, alone)
     if len(observations) <= MOST_OBSERVATIONS:
         polished = polish(chosen.rows, problem.prior, chosen.active, chosen.estimate)
         chosen = replace(chosen, estimate=polished)
@@ -112,6 +112,7 @@ def _verdict(
     chosen: Fit,
     best: int | None,
     settled: set[int],
+    alone: frozenset[tuple[str, int]],
 ) -> SharingVerdict:
     column = {name: k for k, name in enumerate(chosen.rows.resources)}
     at_work = frozenset(
@@ -121,6 +122,16 @@ def _verdict(
     advantage = 0.0
     if best is not None:
         advantage = plain.bic - fits[best].bic
+    if alone:
+        endpoint, side = min(alone)
+        kappa = math.exp(chosen.estimate.log_kappa[side])
+        what = "sender" if side == SENDER else "receiver"
+        text = (
+            f"{what} {endpoint} shares time by its own fans (overlap factor {kappa:.3f}, "
+            f"BIC {advantage:.1f} better than capacities alone); no fan tells whether the other "
+            f"{what}s do. They are taken to share bytes, and predictions allow for both"
+        )
+    elif best is not None:
         whom = "receivers" if best == RECEIVER else "senders"
         text = (
             f"{whom} are time-shared: one overlap factor "
@@ -156,7 +167,7 @@ def _verdict(
         undecided_endpoints=single,
         fans_at={problem.port_of(key): problem.fans_of(key) for key in sorted(open_ends)},
         advantage=advantage,
-        text=text + _exceptions(problem, at_work, best),
+        text=text + ("" if alone else _exceptions(problem, at_work, best)),
     )
 
 
