@@ -33,8 +33,8 @@ UNLIKE: Final = math.log(1.15)
 AGREE: Final = math.log(1.03)
 """Published costs of one link agree within 1 % once their units do."""
 
-IMPOSSIBLE_BPS: Final = 1e14
-"""No port of a card passes 100 TB/s; what prints as more moved nothing."""
+IMPOSSIBLE_BPS: Final = 1e13
+"""No port of a card passes 10 TB/s; a table that prints more is of one that moved nothing."""
 
 _SETS: Final = re.compile(r"(?P<metric>.+?) of (?P<members>(?:[\w/:.-]+[ ,]+)+[\w/:.-]+)")
 _MEMBER: Final = re.compile(r"[0-9]+|(?:[\w.-]+/)?[A-Za-z]+[0-9]+")
@@ -150,13 +150,19 @@ def _sockets(topology: Topology, members: Sequence[str]) -> list[set[str]]:
 def _collectives_by_size(settings: Sequence[Setting]) -> Iterator[Finding]:
     """The best that each collective reached, in one finding."""
     best: dict[str, tuple[float, str, str]] = {}
+    # A collective over one card moves nothing, whatever its table prints.
+    idle = {
+        (s.source, s.conditions.get("test"))
+        for s in settings
+        if any(r.unit == "B/s" and r.value > IMPOSSIBLE_BPS for r in s.readings)
+    }
     for s in settings:
+        if (s.source, s.conditions.get("test")) in idle:
+            continue
         for r in s.readings:
             match = _SIZED.fullmatch(r.what)
             if match is None or r.unit != "B/s" or "bandwidth" not in match["metric"]:
                 continue
-            if r.value > IMPOSSIBLE_BPS:
-                continue  # a collective over one card moves nothing
             name = match["metric"]
             if name not in best or r.value > best[name][0]:
                 best[name] = (r.value, match["size"], s.source)

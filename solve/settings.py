@@ -202,7 +202,8 @@ def _unlike(findings: Sequence[Finding]) -> list[Finding]:
     """The first few that do not say the same of other tables."""
     found: dict[tuple[tuple[str, ...], str], Finding] = {}
     for f in findings:
-        found.setdefault((f.about, f.text.partition(":")[0]), f)
+        what = f.text.partition(":")[0].partition(" (")[0]
+        found.setdefault((f.about, what), f)
     return list(found.values())[:MOST_TOLD]
 
 

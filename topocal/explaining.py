@@ -321,7 +321,9 @@ def _parts(tables: Sequence[_Table], machine: Topology | None) -> tuple[list[Par
                 ),
             )
         )
-    parts.sort(key=lambda part: -len(part.measurements.samples))
+    parts.sort(
+        key=lambda part: -len({frozenset(s.pattern.pairs) for s in part.measurements.samples})
+    )
     if len({p.file for p in pieces}) > 1 and len(groups) > 1:
         notes.append(
             "the files do not agree on what they both hold, or are of several machines: "
