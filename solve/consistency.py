@@ -170,6 +170,13 @@ def check_consistency(topology: Topology, observations: Sequence[Observation]) -
         against = [c for c in contradictions if c.flow.name in names]
         if not against:
             continue
+        # Where all others agree, those that their own company contradicts are wrong by themselves.
+        wrong = {c.flow.name for c in against}
+        others = replace(group, samples=tuple(s for s in group.samples if s.name not in wrong))
+        if len(others.samples) > 1 and others.spread <= threshold:
+            for one in against:
+                left_out[one.flow.name] = f"contradicted: {one.text}; and {others.text} agree"
+            continue
         reason = (
             f"unstable: {group.text} disagree by {math.expm1(group.spread):.0%} while "
             f"{len(groups) - len(disagreeing)} other groups of like pairs agree within "

@@ -120,3 +120,16 @@ def test_words() -> None:
     )
     said = told({"path from a to b": (1e9, ["a->b"]), "x": (2e9, ()), "y": (3e9, ())})
     assert said.endswith("1 GB/s path from a to b (by a->b); 2 GB/s x; 1 more")
+
+
+def test_one_wrong_cell_takes_no_other_pair_with_it() -> None:
+    fans = ["4<-0,1,2", "0->1,2,4", "5<-0,1"]
+    right = _measured([*_pairs(), *(parse_pattern(c, SIZE) for c in fans)])
+    samples = [
+        Sample(pattern=s.pattern, seconds=s.seconds * 10 if s.name == "gpu0->gpu4" else s.seconds)
+        for s in right.samples
+    ]
+    model = fit(Measurements(samples=tuple(samples)))
+    assert set(model.left_out) == {"gpu0->gpu4"}
+    assert _said(model, "0->1")[0] == pytest.approx(SIZE / PORT, rel=0.02)
+    assert _said(model, "0->4")[0] == pytest.approx(SIZE / PORT, rel=0.05)
