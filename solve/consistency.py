@@ -196,6 +196,10 @@ def check_consistency(topology: Topology, observations: Sequence[Observation]) -
                 f"contradicted: {one.text}; and {agreeing[one.flow.name].text} agree with each "
                 "other"
             )
+    for name, against in _by_flow(contradictions).items():
+        # One pair against several patterns: where nothing else speaks for it, it is the pair.
+        if len(against) > 1 and name not in agreeing and name not in left_out:
+            left_out[name] = f"contradicted {len(against)} times: {against[0].text}"
     return Consistency(
         noise=noise,
         contradictions=contradictions,
@@ -208,6 +212,15 @@ def check_consistency(topology: Topology, observations: Sequence[Observation]) -
             if f"{pair[0]}->{pair[1]}" not in left_out
         ),
     )
+
+
+def _by_flow(contradictions: Iterable[Contradiction]) -> dict[str, list[Contradiction]]:
+    """Those that chance does not make, by the name of the pair alone."""
+    found: dict[str, list[Contradiction]] = {}
+    for one in contradictions:
+        if one.sure:
+            found.setdefault(one.flow.name, []).append(one)
+    return found
 
 
 def _like_pairs(topology: Topology, pairs: Sequence[Observation]) -> list[LikePairs]:
