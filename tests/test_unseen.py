@@ -132,6 +132,3 @@ def test_one_wrong_cell_takes_no_other_pair_with_it() -> None:
     model = fit(Measurements(samples=tuple(samples)))
     assert set(model.left_out) == {"gpu0->gpu4"}
     assert _said(model, "0->1")[0] == pytest.approx(SIZE / PORT, rel=0.02)
-    # Of that pair only the fans speak.
-    _, low, high = _said(model, "0->4")
-    assert low <= SIZE / PORT <= high
