@@ -23,13 +23,19 @@ _SLOW: Final = "scipy.stats"
 def cvxpy() -> Any:
     """The module cvxpy."""
     if "cvxpy" in sys.modules or _SLOW in sys.modules:
-        return import_module("cvxpy")
+        return _loaded()
     stand_in = sys.modules[_SLOW] = _StandIn(_SLOW)
     try:
-        return import_module("cvxpy")
+        return _loaded()
     finally:
         if sys.modules.get(_SLOW) is stand_in:
             del sys.modules[_SLOW]
+
+
+def _loaded() -> Any:
+    import cvxpy as module
+
+    return module
 
 
 class _StandIn(ModuleType):
