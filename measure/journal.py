@@ -134,7 +134,12 @@ class Journal:
         self._file: int | None = None
         self._length = 0
         if self.path is not None:
-            self._open(subject, resume)
+            try:
+                self._open(subject, resume)
+            except BaseException:
+                if self._file is not None:  # Which somebody else may want to go on with.
+                    os.close(self._file)
+                raise
 
     # The file.
 

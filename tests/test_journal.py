@@ -360,3 +360,13 @@ def test_a_journal_without_timings_does_not_stay(tmp_path: Path) -> None:
     begun(tmp_path / "j").close(done=False)
     assert not (tmp_path / "j").exists()
     opened(tmp_path / "j", subject="another plan").close(done=False)
+
+
+def test_what_is_refused_is_not_kept_open(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    path.write_bytes(b'{"format": "something else"}\n')
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for resume in (True, False):
+        with pytest.raises(TopocalError):
+            opened(path, resume=resume)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
