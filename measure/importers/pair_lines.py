@@ -52,6 +52,18 @@ _BARE: Final = re.compile(
 )
 """Numbers alone name devices where a line begins with them."""
 
+_AND_MORE: Final = re.compile(
+    r"[ \t]{0,4}[,+&][ \t]{0,4}(?:[0-9]{1,4}[ \t]{0,4}[,:+]|" + _END + ")", re.I
+)
+"""Behind a pair: it is the beginning of a fan or of flows at once."""
+
+_PREDICTED: Final = re.compile(r"per flow: .{1,60} in all\b")
+"""As ``topocal predict`` prints a prediction, which is no measurement."""
+
+_PAGE: Final = re.compile(r"\s{0,80}<(?:!doctype\s|html\b)", re.I)
+_MOSTLY_OTHER: Final = 4
+"""Other lines for each that was read, from which it is said which ones those were."""
+
 _RATE: Final = re.compile(
     r"(?<![\w.])([0-9]{1,9}(?:\.[0-9]{1,12})?)[ \t]{0,4}([KMGT]i?[Bb])(?:/s(?:ec)?|ps|PS)\b"
 )
@@ -98,12 +110,18 @@ class _Line:
 
 
 def looks_like_pair_lines(text: str) -> bool:
-    """Whether some line names two devices and a rate."""
+    """Whether some line names two devices and a rate; prose of a page is none."""
+    if _PAGE.match(text) is not None:
+        return False
     for line in plain_lines(text):
         if _HIP.match(line) is not None:
             return True
         pair = _pair(line)
-        if pair is not None and (_RATE.search(line) is not None or _is_heading_of_sweep(line)):
+        if (
+            pair is not None
+            and _PREDICTED.search(line) is None
+            and (_RATE.search(line) is not None or _is_heading_of_sweep(line))
+        ):
             return True
     return False
 
@@ -167,6 +185,7 @@ def parse_pair_lines(text: str, *, file: str) -> Imported:
             conditions=conditions,
             readings=small,
         )
+    _say_which(draft, samples, text)
     draft.add("latencies", latencies=latencies, default=False)
     draft.add("several at once", readings=readings, default=False)
     if any(g.conditions.get("operation") == "write" for g in draft.groups):
@@ -174,6 +193,21 @@ def parse_pair_lines(text: str, *, file: str) -> Imported:
             draft.note("writes are used, not reads, which differ: name the group to use those")
         draft.leave_out(partial(_is_of, operation="read"))
     return draft.done()
+
+
+def _say_which(draft: Draft, samples: dict[tuple[str, str], list[Sample]], text: str) -> None:
+    """Name the lines where most of a text is something else."""
+    taken = sorted(
+        {s.where.line for found in samples.values() for s in found if s.where and s.where.line}
+    )
+    others = len(text.splitlines()) - len(taken)
+    if taken and others > _MOSTLY_OTHER * len(taken):
+        shown = ", ".join(map(str, taken[:5])) + (" …" if len(taken) > 5 else "")
+        many = len(taken) > 1
+        draft.note(
+            f"line{'s' * many} {shown} name{'s' * (not many)} two devices and a rate and "
+            f"{'are' if many else 'is'} read as measured; the other {others} are passed over"
+        )
 
 
 def _by_pair(samples: Sequence[Sample]) -> tuple[list[Sample], list[Reading]]:
@@ -202,6 +236,8 @@ def _name(number: str | None, host: str | None) -> str:
 def _pair(line: str) -> tuple[str, str, str] | None:
     """Both ends and the arrow between them."""
     found = _PAIR.search(line[:_LONGEST])
+    if found is not None and _AND_MORE.match(line, found.end()) is not None:
+        return None
     if found is None:
         bare = _BARE.match(line[:_LONGEST])
         if bare is None or int(bare[1]) == int(bare[3]):
@@ -220,7 +256,7 @@ def _read(line: str, heading: _Heading) -> _Line | None:
     """A line with a figure of a pair; the heading's pair where it names none of its own."""
     text = line[:_LONGEST]
     rate, latency = _RATE.search(text), _LATENCY.search(text)
-    if rate is None and latency is None:
+    if (rate is None and latency is None) or _PREDICTED.search(text) is not None:
         return None
     pair = _pair(text) or (heading.pair if _SIZED.search(text) is not None else None)
     if pair is None:
