@@ -50,6 +50,8 @@ def texts() -> dict[str, tuple[str, ...]]:
     xpu = _module("test_readers_xpu").DEVICE_FORMS
     lists = _module("test_readers_lists")
     hwloc = _module("test_readers_hwloc")
+    lstopo = _module("test_readers_lstopo")
+    others = _module("test_readers_accelerator")
     imports = _module("test_importers_hostile")
     found = {k: (text,) for k, text in {**matrix, **nccl, **imports.WHOLE}.items()}
     found["lspci"] = (lspci.TREE, lspci.LIST, lspci.TREE + lspci.LIST)
@@ -57,6 +59,8 @@ def texts() -> dict[str, tuple[str, ...]]:
     found["lscpu"] += (lists.LSCPU,)
     found["numactl"] += (lists.NUMACTL,)
     found["hwloc"] = (hwloc.V2, _module("test_gather").HWLOC)
+    found["lstopo"] = (lstopo.TREE, lstopo.OLD, lstopo.VERBOSE)
+    found["accelerator-topo"] = (others.HUAWEI, others.DIES, others.METAX, others.COUNTED)
     found["nvbandwidth"] += (imports.JSON_NVBANDWIDTH,)
     found["nccl-tests"] += (imports.JSON_NCCL,)
     return found
