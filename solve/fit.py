@@ -88,7 +88,8 @@ def fit(
     Raises
     ------
     InputError
-        When there are no samples, or one names an endpoint that the topology lacks.
+        When there are no samples, one names an endpoint that the topology lacks, or two
+        endpoints differ in case only.
     SolverError
         When an optimiser fails.
     """
@@ -102,6 +103,7 @@ def fit(
                 remedy="leave it out",
                 about=sample,
             )
+    _refuse_names_alike(measurements.endpoints)
     if topology is None:
         topology = infer_topology(measurements)
     else:
@@ -133,6 +135,18 @@ def fit(
     model = _model(found, plain, proven, consistency, observed, measurements.sources, topology)
     told = [c.text for c in conflicts(measurements, consistency.noise)]
     return replace(model, findings=(*model.findings, *told), provenance=agreed(measurements.runs))
+
+
+def _refuse_names_alike(endpoints: Sequence[str]) -> None:
+    """Of two files one may say GPU0 and the other gpu0: they would be two machines in one."""
+    known: dict[str, str] = {}
+    for name in endpoints:
+        other = known.setdefault(name.lower(), name)
+        if other != name:
+            raise InputError(
+                f"endpoints {one_line(other)} and {one_line(name)} differ in case only",
+                remedy="write an endpoint alike everywhere",
+            )
 
 
 def _with_noise(observations: Sequence[Observation], consistency: Consistency) -> list[Observation]:

@@ -17,7 +17,7 @@ from topocal.measure.samples import Measurements, Sample
 from topocal.solve.fit import fit
 from topocal.solve.model import Model, model_to_document, read_model, write_model
 from topocal.solve.predict import predict
-from topocal.topo.errors import TopocalError
+from topocal.topo.errors import InputError, TopocalError
 from topocal.topo.flow import Pattern
 from topocal.topo.machines import b70
 from topocal.topo.topology import Topology
@@ -174,3 +174,10 @@ def test_whatever_is_measured(data: st.DataObject) -> None:
         honest(samples)
     except TopocalError as error:
         assert "\n" not in str(error)
+
+
+def test_endpoints_that_differ_in_case_only_are_no_two() -> None:
+    pairs = [bundle([(a, b)], 2.0**28) for a, b in (("GPU0", "gpu1"), ("gpu1", "gpu0"))]
+    measured = Measurements(samples=tuple(Sample(pattern=p, seconds=0.01) for p in pairs))
+    with pytest.raises(InputError, match="GPU0 and gpu0 differ in case only"):
+        fit(measured)

@@ -118,6 +118,22 @@ def stated_format(content: str | bytes) -> str:
     return found if _FORMAT.fullmatch(f'"format":"{found}"') else ""
 
 
+_WRITTEN_BY: Final = {
+    "topology": "read",
+    "plan": "plan",
+    "calibration": "measure",
+    "model": "fit",
+    "caps": "caps",
+}
+"""The command that writes each of our files."""
+
+
+def _give(format: str) -> str:
+    name = format.rpartition("/")[2]
+    by = f", which `topocal {_WRITTEN_BY[name]}` writes" if name in _WRITTEN_BY else ""
+    return f"give a file of the format {format}{by}"
+
+
 def decode_document(content: bytes, *, format: str, version: int, file: str) -> dict[str, Any]:
     """A JSON object that names its ``format`` and a ``version`` no newer than ours.
 
@@ -128,13 +144,13 @@ def decode_document(content: bytes, *, format: str, version: int, file: str) -> 
         not what its digest says.
     """
     where = Where(file=file)
-    document = decode_json(content, file=file, remedy=f"give a {format} file")
+    document = decode_json(content, file=file, remedy=_give(format))
     kind = document.get("format") if isinstance(document, dict) else None
     if kind != format:
         raise FormatError(
             f"is not a {format} file but {one_line(kind) if kind else 'something else'}",
             where=where,
-            remedy=f"give a file that topocal wrote as {format}",
+            remedy=_give(format),
         )
     found = document.get("version")
     if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= version:
