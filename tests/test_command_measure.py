@@ -364,7 +364,10 @@ REFUSED = {
     "too many": (["--spawn", "4"], "3 endpoints of the machine for 4 processes; start one"),
     "unknown endpoint": (["--spawn", "2", "--endpoints", "0,9"], "unknown endpoint"),
     "one twice": (["--spawn", "2", "--endpoints", "0,0"], "an endpoint stands for two ranks"),
-    "issue": (["--spawn", "3", "--issue", "loudly"], "--issue loudly; use group, one-by-one or"),
+    "issue": (
+        ["--spawn", "3", "--issue", "loudly"],
+        "no --issue 'loudly'; choose one of group, one-by-one",
+    ),
     "timeout": (["--spawn", "3", "--timeout", "0s"], "--timeout 0s; give more than nothing"),
     "no duration": (["--spawn", "3", "--timeout", "soon"], "soon"),
     "other machine": (["--spawn", "3", "-t", "dgx-h100"], "is a plan for another machine than"),

@@ -109,7 +109,8 @@ def test_a_matrix_of_nvbandwidth_after_a_second_version_line() -> None:
         "          0         1\n0       N/A    180.00\n1    181.00       N/A\n"
     )
     found = import_any(text, file="f", kind="nvbandwidth")
-    assert [len(group.measurements.samples) for group in found.groups] == [2, 2]
+    assert [len(group.measurements.samples) for group in found.groups] == [2]
+    assert any("without a title) is of a test that is not named" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

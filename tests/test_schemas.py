@@ -204,7 +204,10 @@ def test_the_command(tmp_path: Path) -> None:
     assert (tmp_path / "caps.schema.json").read_bytes() == encode_schema("caps")
     unknown = run("kaps")
     assert unknown.returncode == 2
-    assert "topology, plan, calibration, model, caps" in unknown.stderr
+    assert "did you mean caps?" in unknown.stderr
+    every = run("nothing")
+    assert every.returncode == 2
+    assert "topology, plan, calibration, model, caps" in every.stderr
     assert run("-o", "x.json").returncode == 2
 
 

@@ -162,8 +162,9 @@ def _from_text(output: _Output, text: str) -> None:
         if _CUT.search(line):
             draft.note(f"line {at}: somebody cut the output here: what is missing is not known")
             lines[at - 1] = line = _CUT.sub(" ", line)
-            # What stands below may be of another test.
-            test = ""
+            if not line.strip():
+                # Lines are missing: what stands below may be of another test.
+                test = ""
         if running := _RUNNING.fullmatch(line):
             _place(output, unnamed, "")
             test, title = running[1], ""
@@ -179,7 +180,7 @@ def _from_text(output: _Output, text: str) -> None:
             test = ""
             if output.runs[-1]:
                 output.runs.append({})
-        elif (test or title) and header_names(line) is not None:
+        elif header_names(line) is not None:
             kind = "CPU" if (rows_are_host(test) if test else "CPU(row" in title) else None
             found = read_matrix(lines, at - 1, file=draft.file, row_kind=kind)
             assert found is not None
@@ -232,8 +233,8 @@ def _place(output: _Output, unnamed: list[Table], name: str) -> None:
             output.runs[-1].setdefault(test, []).append(table)
         else:
             output.draft.note(
-                f"a table ({one_line(table.title.strip())}) is of a test that is not named: it is "
-                "left out"
+                f"a table ({one_line(table.title.strip()) or 'without a title'}) is of a test that "
+                "is not named: it is left out"
             )
     unnamed.clear()
 
