@@ -137,8 +137,7 @@ class Journal:
             try:
                 self._open(subject, resume)
             except BaseException:
-                if self._file is not None:  # Which somebody else may want to go on with.
-                    os.close(self._file)
+                self._let_go()  # Somebody else may want to go on with the file.
                 raise
 
     # The file.
@@ -256,6 +255,10 @@ class Journal:
         if self._file is not None and self.path is not None:
             if done or not self._samples:
                 self.path.unlink(missing_ok=True)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._file is not None:
             os.close(self._file)
             self._file = None
 
