@@ -1,7 +1,13 @@
-"""What cannot be looked at without torch is left out where it is not installed."""
+"""What the machine at hand must not change: no torch, or a shell that runs all in the background."""
 
 from __future__ import annotations
 
+import signal
 from importlib.util import find_spec
 
+# What cannot be looked at without torch is left out where it is not installed.
 collect_ignore = [] if find_spec("torch") else ["measure/worker.py"]
+
+# A shell's `&` has Ctrl-C ignored, and so would have all processes that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
