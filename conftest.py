@@ -1,4 +1,4 @@
-"""What the machine at hand must not change: no torch, or a shell that runs all in the background."""
+"""What the machine at hand must not change: a missing torch, a shell that has all ignore Ctrl-C."""
 
 from __future__ import annotations
 
