@@ -17,8 +17,11 @@ import pytest
 from topocal.measure.importers.registry import import_any
 from topocal.measure.patterns import parse_pattern
 from topocal.solve.rectangles import members_of
-from topocal.topo.errors import FormatError, InputError
+from topocal.topo.errors import FlowError, FormatError, InputError
+from topocal.topo.flow import Flow, Pattern
+from topocal.topo.machines import b70
 from topocal.topo.readers.amd_smi import parse_amd_smi
+from topocal.topo.validation import inconsistencies
 
 FUZZ = Path(__file__).parent / "fuzz"
 INPUTS = 150
@@ -168,3 +171,19 @@ def test_times_that_are_nothing_once_in_seconds(time: float) -> None:
 def test_a_table_of_rates_without_a_figure() -> None:
     with pytest.raises(FormatError):
         import_any("name,flows,kind,total_GBs\na,0>4;,p2p_write,\n", file="f", kind="rate-table")
+
+
+def test_sizes_that_no_number_adds_up_are_told() -> None:
+    huge = Pattern(flows=tuple(Flow(source="a", destination="b", size_bytes=1.5e308) for _ in "12"))
+    with pytest.raises(FlowError, match="more bytes together than any number says"):
+        _ = huge.total_bytes
+
+
+def test_what_is_wrong_with_a_machine_is_told_in_short_words() -> None:
+    graph = b70().graph.copy()
+    graph.graph = {**graph.graph}
+    tail, head, key = next(iter(graph.edges(keys=True)))
+    graph.edges[tail, head, key]["uses"] = (("x" * 4000, 1.0),)
+    (problem, *_) = inconsistencies(graph)
+    assert "uses the unknown resource xxx" in str(problem)
+    assert len(str(problem)) < 300

@@ -70,8 +70,21 @@ class Pattern:
 
     @property
     def total_bytes(self) -> float:
-        """Bytes of all flows together."""
-        return math.fsum([f.size_bytes for f in self.flows])
+        """Bytes of all flows together.
+
+        Raises
+        ------
+        FlowError
+            When they are more than a float holds.
+        """
+        try:
+            return math.fsum([f.size_bytes for f in self.flows])
+        except OverflowError as error:
+            raise FlowError(
+                f"the flows of {one_line(self.name)} move more bytes together than any number says",
+                remedy="give their true sizes",
+                about=self,
+            ) from error
 
     def scaled(self, size_bytes: float) -> Pattern:
         """The same pattern with every flow of ``size_bytes``."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import networkx as nx
 import numpy as np
 
+from topocal.topo.errors import one_line
 from topocal.topo.naming import natural_key
 from topocal.topo.resource import LinkKind, NodeKind, PathClass, Resource
 
@@ -57,8 +58,17 @@ def doubts(topology: Topology) -> list[Problem]:
     return [problem for rule in _DOUBTFUL for problem in rule(topology)]
 
 
+_LONGEST_PROBLEM: Final = 400
+"""Characters of what is wrong; no sentence of ours is as long."""
+
+
 def _problem(about: object, what: str, remedy: str) -> Problem:
-    return Problem(about=str(about), what=what, remedy=remedy)
+    # What a file calls things may be of any length.
+    return Problem(about=one_line(about), what=_bounded(what), remedy=remedy)
+
+
+def _bounded(what: str) -> str:
+    return " ".join(one_line(word) for word in what.split())[:_LONGEST_PROBLEM]
 
 
 def _parts_missing(graph: nx.MultiDiGraph) -> Problems:
