@@ -139,6 +139,7 @@ def test_a_folder_that_has_been_deleted(
     assert ran.stderr.count(b"\n") == (1 if words else 0)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "environment",
     [
