@@ -324,12 +324,20 @@ def test_every_measurement_is_in_the_table() -> None:
     assert left == set()
 
 
-@pytest.mark.parametrize("folder", sorted(p.name for p in CASES.glob("*") if p.is_dir()))
-def test_any_files_of_a_case_together_are_explained(folder: str) -> None:
-    files = [p for p in sorted((CASES / folder).iterdir()) if p.name != "case.md"]
-    measured = [p for p in files if sniff_or_none(read_text(p)) is not None]
-    if not measured:
-        pytest.skip("only topologies")
+def _measured(folder: Path) -> list[Path]:
+    files = [p for p in sorted(folder.iterdir()) if p.name != "case.md"]
+    return [p for p in files if sniff_or_none(read_text(p)) is not None]
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        pytest.param(found, id=folder.name)
+        for folder in sorted(CASES.glob("*"))
+        if folder.is_dir() and (found := _measured(folder))
+    ],
+)
+def test_any_files_of_a_case_together_are_explained(measured: list[Path]) -> None:
     inputs = sort_inputs(measured, None)
     assert inputs.parts or find_in_settings(inputs.settings, None)
     for part in inputs.parts:
