@@ -25,7 +25,7 @@ from topocal.topo.builder import TopologyBuilder
 from topocal.topo.capacities import Capacities
 from topocal.topo.errors import InputError, TopocalError
 from topocal.topo.io import write_topology
-from topocal.topo.resource import LinkKind, NodeKind
+from topocal.topo.resource import LinkKind, NodeKind, Resource, Use
 from topocal.topo.topology import Topology
 
 PATIENCE_S = 120.0
@@ -189,6 +189,27 @@ REAL = (
     *("--sizes", "64KiB", "--repeats", "2", "--rounds", "1", "--backend", "gloo"),
     *("--timeout", "20s", "--min-duration", "1ms"),
 )
+
+
+def test_what_a_fit_adds_makes_it_no_other_machine(folder: Path) -> None:
+    pytest.importorskip("torch", reason="measuring needs torch")
+    # One sender passes less to its neighbour than its link, which no link can say.
+    slow = Use(resource="slow", sources=("gpu1",), destinations=("gpu0",))
+    true = tree().with_resources([Resource(id="slow")], [slow])
+    machine = SimulatedMachine(
+        topology=true, capacities=Capacities.of(true, {"slow": 6 * GB}), noise=0.003
+    )
+    rng = np.random.default_rng(5)
+
+    class Slow:
+        def run(self, plan: Plan) -> Measurements:
+            return machine.run(plan, rng)
+
+    samples = folder / "model.calibration.json"
+    step = calibration(folder, samples=samples, rounds=2).run(Slow(), lambda _: None)
+    assert set(step.model.topology.resources) - set(tree().resources)
+    out, _ = run(folder, "tree.json", *REAL[1:3], "--spawn", "4", "--resume")
+    assert out == "model.json and model.calibration.json are complete\n"
 
 
 @pytest.mark.heavy
