@@ -10,9 +10,9 @@ since one failure makes others:
 3. a child's own error,
 4. a child's complaint about another one, rank 0's before the others'.
 
-After the first sign of any the parent waits a moment for a better one, ends all children
-and raises one error that names the rank.  No child outlives the parent: the kernel kills
-them when it dies (``PR_SET_PDEATHSIG``).
+After the first sign of any the parent waits a moment for a better one, longer where all it
+has are complaints, ends all children and raises one error that names the rank.  No child
+outlives the parent: the kernel kills them when it dies (``PR_SET_PDEATHSIG``).
 """
 
 from __future__ import annotations
@@ -51,6 +51,13 @@ _POLL_S: Final = 0.05
 
 _GRACE_S: Final = 0.5
 """How long a better reason is waited for after the first sign of a failure."""
+
+_GRACE_OF_COMPLAINTS_S: Final = 3.0
+"""The same, where somebody complains of another one: who is complained of may take that long to
+die, or to say what is wrong, where there are more processes than cores."""
+
+_SPARE_BYTES: Final = 1 << 20
+"""What a child that has run out of memory says so with: Python asks for as much at a time."""
 
 _END_S: Final = 2.0
 """How long a child has to end after SIGTERM."""
@@ -189,7 +196,7 @@ class _Launch:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
     def _be_child(self, rank: int, held: Iterable[int]) -> NoReturn:
-        code = 2
+        code, spare = 2, bytearray(_SPARE_BYTES)
         try:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -214,6 +221,7 @@ class _Launch:
             sys.stderr.flush()
             code = 0
         except BaseException as error:  # Whatever it is, the parent must hear of it.
+            del spare
             self._tell(rank, error)
         finally:
             # No clean-up of the parent's things, and no wait for a backend's threads.
@@ -282,11 +290,19 @@ class _Launch:
         while len(self._statuses) < self._count:
             self._look(_POLL_S)
             if self._first_sign():
-                until = time.monotonic() + _GRACE_S
-                while time.monotonic() < until and all(map(self._aborted, self._dead())):
+                since = time.monotonic()
+                while self._may_know_better(time.monotonic() - since):
                     self._look(_POLL_S)
                 self._look(0.0)
                 raise self._reason()
+
+    def _may_know_better(self, waited_s: float) -> bool:
+        """Whether a better reason than those there are may come."""
+        if len(self._statuses) == self._count or not all(map(self._aborted, self._dead())):
+            return False
+        # Who aborts does that because of another one, it may be, and so is as who complains.
+        of_others = (self._failures or self._dead()) and all(f.others_fault for f in self._failures)
+        return waited_s < (_GRACE_OF_COMPLAINTS_S if of_others else _GRACE_S)
 
     def _look(self, seconds: float) -> None:
         """What children say, and what has become of them."""
