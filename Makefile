@@ -38,7 +38,7 @@ torch: | $(VENV)/.installed
 		|| echo "torch could not be installed: no real messages will be sent"
 
 # In an environment of its own, which also sees the packages of .venv. Inputs that fail are left
-# in fuzz-findings.
+# in fuzz-findings, what reached new code in fuzz-corpus, where the next run goes on.
 fuzz: $(FUZZ)/.installed
 	$(FUZZ)/bin/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
@@ -101,4 +101,4 @@ $(VENV)/.test-installed: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) $(DEEPSPEED) $(FUZZ) fuzz-findings build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEEPSPEED) $(FUZZ) fuzz-findings fuzz-corpus build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

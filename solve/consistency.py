@@ -255,6 +255,8 @@ def _slow_receivers(groups: Sequence[LikePairs]) -> frozenset[str]:
         rates = {s.pattern.pairs[0][1]: s.throughput_Bps for s in group.samples}
         for receiver, rate in rates.items():
             others = [r for name, r in rates.items() if name != receiver]
+            if not others:  # One pair, told several times.
+                continue
             shares.setdefault(receiver, []).append(rate / float(np.median(others)))
     return frozenset(
         receiver for receiver, found in shares.items() if len(found) > 1 and max(found) < SLOW

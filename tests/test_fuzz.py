@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from topocal.measure.importers.registry import import_any
+from topocal.measure.load import parse_measurements
 from topocal.measure.patterns import parse_pattern
+from topocal.solve.explain import explain
 from topocal.solve.rectangles import members_of
 from topocal.topo.errors import FlowError, FormatError, InputError
 from topocal.topo.flow import Flow, Pattern
@@ -26,6 +28,12 @@ from topocal.topo.validation import inconsistencies
 FUZZ = Path(__file__).parent / "fuzz"
 INPUTS = 150
 """For each target; ``make fuzz`` tries more, with coverage as its guide."""
+
+COMMAND_INPUTS = 12
+"""For each command, which takes as long as a hundred inputs of a reader."""
+
+OF_EVERY_KIND = ("any-", "command-")
+"""Given seeds of kinds that they are not for too."""
 
 NO_FIT = "no figure that a fit can use"
 """Said of outputs that are read, but hold costs or means and no pattern's time."""
@@ -73,7 +81,7 @@ def test_seeds_are_whole(name: str) -> None:
     assert seeds
     for seed in seeds:
         error = TARGETS.attempt(target, seed)
-        assert error is None or name.startswith("any-") or NO_FIT in str(error)
+        assert error is None or name.startswith(OF_EVERY_KIND) or NO_FIT in str(error)
 
 
 @pytest.mark.parametrize("name", TARGETS.TARGETS)
@@ -81,9 +89,10 @@ def test_changed_inputs_raise_our_errors_only(name: str, clock: None) -> None:
     target = TARGETS.TARGETS[name]
     rng = random.Random(name)
     seeds = target.seeds
+    mutator = MUTATE.Mutator(others=seeds)
     refused = 0
-    for _ in range(INPUTS):
-        content = MUTATE.mutated(rng.choice(seeds), rng)
+    for _ in range(COMMAND_INPUTS if name.startswith("command-") else INPUTS):
+        content = mutator.mutated(rng.choice(seeds), rng)
         signal.setitimer(signal.ITIMER_VIRTUAL, MOST_S)
         refused += TARGETS.attempt(target, content) is not None
     assert (refused > 0) != (name in NEVER_REFUSED), "no change did any harm: nothing was tried"
@@ -187,3 +196,18 @@ def test_what_is_wrong_with_a_machine_is_told_in_short_words() -> None:
     (problem, *_) = inconsistencies(graph)
     assert "uses the unknown resource xxx" in str(problem)
     assert len(str(problem)) < 300
+
+
+def test_one_pair_told_twice_has_no_like() -> None:
+    """A median over no other pair warned."""
+    text = (
+        "RocmBandwidthTest Version: 2.6.0\nDevice: 0,  CPU\nDevice: 1,  GPU,  GPU-XX,  83:0.0\n"
+        "Unidirectional copy peak bandwidth GB/s\n          D/D       0           1\n"
+        "          0         N/A         28.4\n          1         29.0      649.5\n"
+        "====    Unidirectional Benchmark Result    ====\n"
+        "==== Src Device Id: 0 Src Device Type: Cpu ====\n"
+        "==== Dst Device Id: 1 Dst Device Type: Gpu ====\n"
+        "1 KB           5.000          0.204          4.000          0.256\n"
+    )
+    found = explain(parse_measurements(text.encode(), file="f"), time_limit_s=0)
+    assert len(found.model.topology.endpoints) == 2

@@ -24,7 +24,7 @@ from topocal.topo.io import topology_to_document
 from topocal.topo.resource import LinkKind, NodeKind, Resource, Sharing, Use
 from topocal.topo.topology import Topology
 
-__all__ = ["SUBJECT", "documents", "gathered", "journal", "sysfs", "texts"]
+__all__ = ["SUBJECT", "documents", "gathered", "journal", "machine", "sysfs", "texts"]
 
 SUBJECT: Final = "a plan"
 
@@ -84,6 +84,7 @@ def gathered() -> tuple[bytes, ...]:
     return packed, plain.getvalue()
 
 
+@cache
 def machine() -> Topology:
     """Three GPUs and a NIC behind a switch, with everything that a topology may say."""
     builder = TopologyBuilder("star")

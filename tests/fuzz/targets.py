@@ -8,15 +8,20 @@ is taken must also serve.
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import seeds
+from commands import COMMANDS, command_seeds, run_command
+from words import texts_taken, words_of
 
 from topocal.measure.calibration import decode_calibration, encode_calibration
 from topocal.measure.importers.registry import IMPORTERS
+from topocal.measure.importers.tables import parse_table
 from topocal.measure.journal import Journal
 from topocal.measure.load import parse_measurements
 from topocal.measure.patterns import kind_of, parse_pattern
@@ -46,10 +51,14 @@ from topocal.topo.readers.reader import Reader, decode_text
 from topocal.topo.readers.registry import READERS, parse_content
 from topocal.topo.topology import Topology
 from topocal.topo.units import parse_bytes, parse_rate, parse_seconds
-from topocal.topo.what_if import parse_link, parse_setting
+from topocal.topo.what_if import parse_link, parse_route, parse_setting
 
 __all__ = ["TARGETS", "Target", "attempt"]
 
+_WORDS_OF_ALL: Final = (
+    *sorted({kind.parse.__module__ for kind in (*READERS, *IMPORTERS)}),
+    parse_pattern.__module__,
+)
 _ENDPOINTS: Final = ("gpu0", "gpu1", "gpu2")
 
 
@@ -63,15 +72,30 @@ class Target:
         Reads bytes.
     make_seeds
         Makes :attr:`seeds`, which takes a fit for some.
+    modules
+        Whose source has the format's words.
+    make_more
+        Makes :attr:`more`.
     """
 
     read: Callable[[bytes], object]
     make_seeds: Callable[[], tuple[bytes, ...]]
+    modules: tuple[str, ...] = ()
+    make_more: Callable[[], tuple[bytes, ...]] = tuple
 
     @property
     def seeds(self) -> tuple[bytes, ...]:
         """Whole inputs of its kind."""
         return self.make_seeds()
+
+    @property
+    def more(self) -> tuple[bytes, ...]:
+        """Further inputs that it takes, or once took: texts of the tests."""
+        return self.make_more()
+
+    def words(self) -> tuple[str, ...]:
+        """Words of the format."""
+        return words_of(self.modules)
 
 
 def attempt(target: Target, content: bytes) -> TopocalError | None:
@@ -81,9 +105,13 @@ def attempt(target: Target, content: bytes) -> TopocalError | None:
     ------
     AssertionError
         When an error of ours is not one printable line.
+    Warning
+        When Python or a library warns: a user would read it.
     """
     try:
-        target.read(content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            target.read(content)
     except TopocalError as error:
         text = str(error)
         assert text.isprintable(), f"an error that is not printable: {text!r}"
@@ -195,33 +223,44 @@ def _sysfs_seed() -> tuple[bytes, ...]:
 
 def _all() -> dict[str, Target]:
     found = {
-        "topology": Target(_topology, _document("topology")),
-        "plan": Target(_plan, _document("plan")),
-        "calibration": Target(_calibration, _document("calibration")),
-        "model": Target(_model, _document("model")),
-        "caps": Target(_caps, _document("caps")),
+        "topology": Target(_topology, _document("topology"), (topology_from_document.__module__,)),
+        "plan": Target(_plan, _document("plan"), (plan_from_document.__module__,)),
+        "calibration": Target(
+            _calibration, _document("calibration"), (decode_calibration.__module__,)
+        ),
+        "model": Target(_model, _document("model"), (model_from_document.__module__,)),
+        "caps": Target(_caps, _document("caps"), (caps_from_document.__module__,)),
         "journal": Target(_journal, lambda: (seeds.journal(),)),
         "gathered": Target(
             lambda content: _use(topology_from_gathered(unpack(content, file="f"), file="f")),
             seeds.gathered,
         ),
         "sysfs": Target(_sysfs, _sysfs_seed),
-        "any-machine": Target(lambda content: _use(parse_content(content, file="f")), _outputs),
-        "any-measurement": Target(lambda content: parse_measurements(content, file="f"), _outputs),
+        "any-machine": Target(
+            lambda content: _use(parse_content(content, file="f")), _outputs, _WORDS_OF_ALL
+        ),
+        "any-measurement": Target(
+            lambda content: parse_measurements(content, file="f"), _outputs, _WORDS_OF_ALL
+        ),
         "table": Target(
-            lambda content: parse_measurements(content, file="f"), _given(_PAIRS, _FANS, _SIDES)
+            lambda content: parse_measurements(content, file="f"),
+            _given(_PAIRS, _FANS, _SIDES),
+            (parse_table.__module__,),
         ),
         "flows": Target(
             lambda content: parse_flows(content.decode("utf-8", "replace"), _ENDPOINTS, file="f"),
             _given(_FLOWS, _FLOWS_JSON),
+            (parse_flows.__module__,),
         ),
         "requests": Target(
             lambda content: parse_requests(content, _ENDPOINTS, file="f"),
             _given(_REQUESTS, _REQUESTS_JSON),
+            (parse_requests.__module__,),
         ),
         "transfers": Target(
             lambda content: parse_transfers(content, _ENDPOINTS, file="f"),
             _given(_TOGETHER, _TOTALS, _TRANSFERS_JSON, _MATRIX_JSON),
+            (parse_transfers.__module__,),
         ),
         "pattern": Target(
             _text(_pattern), _given(b"3<-4,5", b"gpu0->1,gpu2", b"0<->1", b"0->4 + 1->5 + 2<-3,4")
@@ -231,13 +270,34 @@ def _all() -> dict[str, Target]:
         "seconds": Target(_text(parse_seconds), _given(b"5us", b"1.5 ms", b"2")),
         "setting": Target(_text(parse_setting), _given(b"socket0->socket1=2x", b"gpu0=25GB/s")),
         "link": Target(_text(parse_link), _given(b"gpu0->gpu1=50GB/s")),
+        "route": Target(
+            _text(lambda text: parse_route(text, seeds.machine())),
+            _given(b"gpu0->gpu1=switch0", b"gpu0->gpu2=switch0,gpu1,switch0"),
+        ),
     }
     for reader in READERS:
         if reader.name not in found:
-            found[reader.name] = Target(_reader(reader), _output(reader.name))
+            found[reader.name] = _of_kind(reader, _reader(reader))
     for importer in IMPORTERS:
-        found[f"measured-{importer.name}"] = Target(_importer(importer), _output(importer.name))
+        found[f"measured-{importer.name}"] = _of_kind(importer, _importer(importer))
+    for name in COMMANDS:
+        found[f"command-{name}"] = Target(
+            run_command(name), partial(command_seeds, name), modules=_WORDS_OF_ALL
+        )
     return found
+
+
+def _of_kind(kind: Any, read: Callable[[bytes], object]) -> Target:
+    """The target of a reader or an importer."""
+    return Target(
+        read,
+        _output(kind.name),
+        modules=(kind.parse.__module__,),
+        make_more=lambda: tuple(
+            text.encode("utf-8", "surrogatepass")
+            for text in texts_taken(kind.looks_like, lambda text: kind.parse(text, file="f"))
+        ),
+    )
 
 
 _PAIRS: Final = b"source,destination,bandwidth_GBps,size\n0,1,25.1,1MiB\n1,0,25.0,1MiB\n"
