@@ -32,7 +32,7 @@ from topocal.solve.explanation_columns import explanation_columns
 from topocal.solve.findings import find_all
 from topocal.solve.findings_readings import find_in_readings
 from topocal.solve.findings_sharing import find_shared
-from topocal.solve.findings_topology import find_no_fabric
+from topocal.solve.findings_topology import find_fewer_links, find_no_fabric
 from topocal.solve.fit import fit
 from topocal.solve.groups import infer_topology
 from topocal.solve.integer import ProgramStatus
@@ -255,7 +255,7 @@ def _found(
         # flows would only stand in for it.
         *(_of_the_fit(model) if given is not None or not shared else ()),
         *map(_of_conflict, conflicts(measurements, model.noise)),
-        *(find_no_fabric(given) if given is not None else ()),
+        *((*find_no_fabric(given), *find_fewer_links(given)) if given is not None else ()),
         *also,
     ]
     seen = [o for o in observed if o.name not in model.left_out]

@@ -17,6 +17,7 @@ from topocal.solve.findings_duplex import (
     find_one_sided,
     find_staged_copies,
 )
+from topocal.solve.findings_host import find_slow_host_links
 from topocal.solve.findings_levels import find_unlike_pairs
 from topocal.solve.findings_links import find_slow_links
 from topocal.solve.findings_pairs import (
@@ -35,6 +36,7 @@ __all__ = ["FINDERS", "find_all"]
 
 FINDERS: Final[tuple[Callable[[Evidence], list[Finding]], ...]] = (
     find_stragglers,
+    find_slow_host_links,
     find_slow_links,
     find_collapses,
     find_contradictions,

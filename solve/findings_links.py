@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from topocal.solve.evidence import Evidence, Finding, FindingKind, Severity, Shown
 from topocal.topo.nominal import pcie_Bps
-from topocal.topo.resource import Link, LinkKind
+from topocal.topo.resource import Link, LinkKind, NodeKind
 from topocal.topo.units import format_rate
 
 __all__ = ["find_slow_links", "pcie_states"]
@@ -143,12 +143,15 @@ def _trained_down(
             f"at {word}{now} though {word}{most} is possible" for word, now, most in lost
         )
         text = f"The link {link.tail}–{link.head} runs {states}."
-        if not narrow:
+        is_nic = any(evidence.topology.graph.nodes[e]["kind"] is NodeKind.NIC for e in ends)
+        if is_nic and not narrow:
+            text += " The slot or its settings allow no more: network cards keep theirs when idle."
+        elif not narrow:
             text += " Idle cards lower the generation to save power: look again under load."
         found.append(
             Finding(
                 kind=FindingKind.SLOW_LINK,
-                severity=Severity.WARNING if narrow else Severity.NOTE,
+                severity=Severity.WARNING if narrow or is_nic else Severity.NOTE,
                 about=tuple(sorted(ends)),
                 text=text,
             )

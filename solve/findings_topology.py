@@ -1,15 +1,16 @@
 """What a topology alone says of why a machine is slow, before anything is measured.
 
 Links that run below what their ends can do (:mod:`topocal.solve.findings_links`), a card that
-has lost the fabric which the others have, and peer access that is off.
+has lost the fabric which the others have or some of its links, cards that were never joined by
+one, and peer access that is off.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Final
 
-from topocal.solve.evidence import Evidence, Finding, FindingKind, Severity
+from topocal.solve.evidence import Evidence, Finding, FindingKind, Severity, listed
 from topocal.solve.findings_links import find_slow_links
 from topocal.solve.words import ranges
 from topocal.topo.resource import LinkKind, PathClass
@@ -17,7 +18,12 @@ from topocal.topo.topology import Topology
 
 __all__ = ["find_in_topology", "find_no_fabric"]
 
-_FABRIC: Final = {LinkKind.NVLINK, LinkKind.XGMI, LinkKind.XELINK}
+_FABRIC: Final = {LinkKind.NVLINK, LinkKind.XGMI, LinkKind.XELINK, LinkKind.FABRIC}
+
+_NAMES: Final = {LinkKind.NVLINK: "NVLink", LinkKind.XGMI: "xGMI", LinkKind.XELINK: "Xe Link"}
+
+SOUND: Final = 2 / 3
+"""So many of the cards have the number of links that the machine is built with."""
 
 MOST_LOST: Final = 1 / 3
 """More cards than this without the fabric are another kind of card, not a fault."""
@@ -27,6 +33,8 @@ def find_in_topology(topology: Topology) -> list[Finding]:
     """All that a topology says without figures."""
     return [
         *find_no_fabric(topology),
+        *find_fewer_links(topology),
+        *_some_joined(topology),
         *find_slow_links(Evidence(topology=topology, pair_rates_Bps={})),
         *_no_peer_access(topology),
     ]
@@ -64,6 +72,82 @@ def find_no_fabric(topology: Topology) -> list[Finding]:
     return [
         Finding(kind=FindingKind.NO_FABRIC, severity=Severity.SERIOUS, about=tuple(lost), text=text)
     ]
+
+
+def find_fewer_links(topology: Topology) -> list[Finding]:
+    """Cards with fewer fabric links than the others have; pairs with fewer than other pairs."""
+    counts, partners = _fabric_counts(topology)
+    if len(counts) < 4:
+        return []
+    usual, number = Counter(counts.values()).most_common(1)[0]
+    fewer = [c for c, n in counts.items() if n < usual]
+    if fewer and number >= SOUND * len(counts):
+        its, it = (
+            ("its", "it sends and receives")
+            if len(fewer) == 1
+            else (
+                "their",
+                "they send and receive",
+            )
+        )
+        text = (
+            f"{listed([f'{c} has {counts[c]} of {usual} fabric links' for c in fewer])}, where "
+            f"{number} cards have all: links are down, and what {it} over the fabric is slower by "
+            f"as much. Look at the state of {its} links (such as nvidia-smi nvlink -s) and at the "
+            "log of the fabric manager."
+        )
+        return [_of_fabric(FindingKind.SLOW_LINK, Severity.WARNING, fewer, text)]
+    if all(len(others) == 1 for others in partners.values()) and len(set(counts.values())) > 1:
+        most = max(counts.values())
+        pairs = sorted({tuple(sorted((a, *b))) for a, b in partners.items() if counts[a] < most})
+        named = ", ".join(f"{a}–{b} ({counts[a]} of {most})" for a, b in pairs)
+        text = f"Some pairs have fewer fabric links than others: {named}. Look at their bridges."
+        fewer = [c for c in counts if counts[c] < most]
+        return [_of_fabric(FindingKind.SLOW_LINK, Severity.WARNING, fewer, text)]
+    return []
+
+
+def _fabric_counts(topology: Topology) -> tuple[dict[str, int], dict[str, set[str]]]:
+    """Parallel fabric links of each card that has any, and what they lead to; none where the
+    number of some is unknown."""
+    cards = set(topology.accelerators)
+    counts: dict[str, int] = defaultdict(int)
+    partners: dict[str, set[str]] = defaultdict(set)
+    for tail, head, data in topology.graph.edges(data=True):
+        if tail not in cards or data["kind"] not in _FABRIC:
+            continue
+        if not isinstance(data.get("count"), int):
+            return {}, {}
+        counts[tail] += data["count"]
+        partners[tail].add(head)
+    return dict(counts), dict(partners)
+
+
+def _some_joined(topology: Topology) -> list[Finding]:
+    """Cards without a link where others have bridges: no fault, but half the machine is slower."""
+    cards = topology.accelerators
+    joined: dict[str, set[str]] = defaultdict(set)
+    kinds = set()
+    for link in topology.links.values():
+        if link.kind in _FABRIC and link.tail in cards:
+            joined[link.tail].add(link.head)
+            kinds.add(link.kind)
+    without = [c for c in cards if c not in joined]
+    if not without or not joined or max(map(len, joined.values())) > 1 or len(kinds) > 1:
+        return []
+    name = _NAMES.get(kinds.pop(), "a fabric link")
+    pairs = sorted({tuple(sorted((a, *b))) for a, b in joined.items() if b <= set(cards)})
+    if not pairs:
+        return []
+    named = ", ".join(f"{a}–{b}" for a, b in pairs)
+    has = "has none: its" if len(without) == 1 else "have none: their"
+    between = ", and so do those between the pairs" if len(pairs) > 1 else ""
+    text = f"{name} joins {named} only; {ranges(without)} {has} copies go over PCIe{between}."
+    return [_of_fabric(FindingKind.NO_FABRIC, Severity.NOTE, without, text)]
+
+
+def _of_fabric(kind: FindingKind, severity: Severity, about: list[str], text: str) -> Finding:
+    return Finding(kind=kind, severity=severity, about=tuple(about), text=text)
 
 
 def _no_peer_access(topology: Topology) -> list[Finding]:

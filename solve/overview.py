@@ -6,8 +6,8 @@ know first how fast it is.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
@@ -15,12 +15,11 @@ from topocal.measure.patterns import PatternKind, kind_of
 from topocal.solve.evidence import Concurrent, Evidence, Pair, listed, span
 from topocal.solve.findings_levels import levels
 from topocal.solve.findings_links import pcie_states
-from topocal.solve.words import pairs_in_words, pattern_in_words, ranges
+from topocal.solve.words import pairs_in_words, pattern_in_words
 from topocal.topo.resource import PathClass
-from topocal.topo.topology import Topology
 from topocal.topo.units import format_rate
 
-__all__ = ["blind_spot", "overview", "structure"]
+__all__ = ["blind_spot", "overview"]
 
 _MOST: Final = 4
 
@@ -191,50 +190,3 @@ def _question(evidence: Evidence, cards: Sequence[str]) -> str:
     target = middle[0]
     other = min((c for c in rest if c != target), key=lambda c: distance(target, c))
     return listed([f"{first}->{target}", f"{partner}->{other}"])
-
-
-def structure(topology: Topology) -> tuple[str, ...]:
-    """Which cards sit together, in lines; for a topology of which nothing was measured."""
-    cards = topology.accelerators
-    if len(cards) < 2:
-        return (f"{len(cards)} card{'s' * (len(cards) != 1)}",)
-    routes = topology.routes(cards)
-    code = {
-        (a, b): int(routes.path_class.flat[routes.pair_index(a, b)])
-        for a in cards
-        for b in cards
-        if a != b
-    }
-    counts = Counter(PathClass(c).name for (a, b), c in code.items() if a < b)
-    shown = ", ".join(f"{n} {name}" for name, n in counts.items())
-    lines = [f"{len(cards)} cards; pairs by class: {shown}"]
-    fabric = _together(cards, code, PathClass.C2C)
-    if any(len(group) > 1 for group in fabric):
-        lines.append(f"joined by a fabric: {_in_groups(fabric)}")
-    for below, words in (
-        (PathClass.PXB, "behind one PCIe switch"),
-        (PathClass.NODE, "on a socket"),
-    ):
-        groups = _together(cards, {p: c for p, c in code.items() if c > PathClass.C2C}, below)
-        if any(len(group) > 1 for group in groups) and len(groups) > 1:
-            lines.append(f"{words}: {_in_groups(groups)}")
-    return tuple(lines)
-
-
-def _together(cards: Sequence[str], code: Mapping[Pair, int], most: PathClass) -> list[list[str]]:
-    """Cards in groups no farther from their first than a class."""
-    groups: list[list[str]] = []
-    for card in cards:
-        for group in groups:
-            if code.get((group[0], card), PathClass.NET) <= most:
-                group.append(card)
-                break
-        else:
-            groups.append([card])
-    return groups
-
-
-def _in_groups(groups: Sequence[Sequence[str]]) -> str:
-    several = [ranges(g) for g in groups if len(g) > 1]
-    alone = [g[0] for g in groups if len(g) == 1]
-    return "; ".join([*several, *([f"alone {ranges(alone)}"] if alone else [])])

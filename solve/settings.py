@@ -17,9 +17,10 @@ from typing import Final
 
 from topocal.measure.importers.imported import Imported, LinkCost, Reading
 from topocal.measure.samples import Measurements
-from topocal.solve.evidence import Finding, FindingKind, Pair, Severity, Shown, span
+from topocal.solve.evidence import Finding, FindingKind, Pair, Severity, Shown, listed, span
 from topocal.solve.words import is_host, pattern_in_words, sentence
 from topocal.topo.flow import Pattern
+from topocal.topo.naming import natural_key
 from topocal.topo.units import format_rate
 
 __all__ = ["CHANGES", "Setting", "compare_settings", "rates_of", "settings_of"]
@@ -278,6 +279,8 @@ def _compared(one: _Side, other: _Side, what: str) -> tuple[float, Finding] | No
     moved = {key: x for key, x in logs.items() if abs(x) > CHANGES}
     if not moved:
         return _no_change(one, logs) if what == "p2p" else None
+    if what == "p2p" and dict(one.conditions)["p2p"] == "off":
+        return _slower_with_peers(one, other, moved)
     first, second = _called(one, other, what)
     worst = max(moved, key=lambda key: (abs(moved[key]), -len(key)))
     of = "" if what == "file" else _of(one, what)
@@ -285,11 +288,6 @@ def _compared(one: _Side, other: _Side, what: str) -> tuple[float, Finding] | No
     why = _places(common) if what == "file" else ""
     why += _engine(one, other, common) if what == "engine" else ""
     largest = sorted(moved, key=lambda key: -abs(moved[key]))[: _SHOWN // 2]
-    if what == "p2p" and dict(one.conditions)["p2p"] == "off":
-        why = (
-            " Peer access makes copies slower here: what it uses in place of the host's memory is "
-            "the slower way; look at ACS, IOMMU and the driver."
-        )
     is_usual = what in USUAL and not why
     return abs(moved[worst]), Finding(
         kind=FindingKind.SETTINGS,
@@ -325,6 +323,44 @@ def _no_change(side: _Side, logs: Mapping[Key, float]) -> tuple[float, Finding] 
         evidence=tuple(
             Shown(name=pattern_in_words(side.rates[key][0]), rate_Bps=side.rates[key][1])
             for key in list(logs)[:_SHOWN]
+        ),
+    )
+
+
+def _slower_with_peers(
+    off: _Side, on: _Side, moved: Mapping[Key, float]
+) -> tuple[float, Finding] | None:
+    """Peer access that makes copies slower, with the pairs that gain by it, as over NVLink."""
+    lost = {key: x for key, x in moved.items() if x > 0}
+    gained = [key for key in moved if key not in lost]
+    worst = max(lost.values())
+    ends = sorted({n for key in lost for pair in key for n in pair}, key=natural_key)
+    before = span([off.rates[key][1] for key in lost])
+    text = (
+        f"With peer access copies between the cards are slower than without it: {before} falls to "
+        f"{span([on.rates[key][1] for key in lost])} on {len(lost)} of {len(off.rates)} figures. "
+        "Something on the direct way holds them back, as PCIe access control (ACS), an IOMMU or "
+        "virtualisation does: look there, or leave peer access off."
+    )
+    if gained:
+        ways = sorted({tuple(sorted(p, key=natural_key)) for key in gained for p in key})
+        pairs = listed([f"{a}–{b}" for a, b in ways])
+        text += (
+            f" {pairs} {'gains' if len(gained) == 1 else 'gain'} by it "
+            f"({span([off.rates[key][1] for key in gained])} without, "
+            f"{span([on.rates[key][1] for key in gained])} with): another link joins them."
+        )
+    return worst, Finding(
+        kind=FindingKind.SETTINGS,
+        severity=Severity.SERIOUS if worst >= math.log(2) else Severity.WARNING,
+        about=tuple(ends[:_SHOWN]),
+        text=text,
+        evidence=tuple(
+            Shown(
+                name=f"{pattern_in_words(side.rates[key][0])} {name}", rate_Bps=side.rates[key][1]
+            )
+            for key in sorted(lost, key=lambda key: -lost[key])[: _SHOWN // 2]
+            for side, name in ((off, "without peer access"), (on, "with peer access"))
         ),
     )
 

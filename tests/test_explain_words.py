@@ -7,16 +7,19 @@ from collections.abc import Iterable
 
 import pytest
 
+from topocal.measure.importers.figures import alone
 from topocal.measure.importers.registry import import_any
 from topocal.measure.patterns import bundle, fan_out, peer, relay
 from topocal.measure.samples import Measurements, Sample
 from topocal.solve.evidence import Concurrent, Evidence, FindingKind, Severity
+from topocal.solve.findings_host import find_slow_host_links
 from topocal.solve.findings_levels import levels
 from topocal.solve.findings_sharing import find_shared
 from topocal.solve.groups import infer_topology
 from topocal.solve.resource_words import labels_in_words, resources_in_words
 from topocal.solve.settings import compare_settings, settings_of
 from topocal.solve.words import pairs_in_words, pattern_in_words, ranges, sentence
+from topocal.topo.errors import Where
 from topocal.topo.flow import Pattern
 
 GB = 1e9
@@ -154,7 +157,8 @@ def test_what_peer_access_changes_is_told() -> None:
     (text,) = found(table(*on, *same, head=head))
     assert text.startswith("With and without peer access everything reads alike (26 GB/s)")
     (text,) = found(table(*on, *slower, head=head))
-    assert "Peer access makes copies slower here" in text
+    assert text.startswith("With peer access copies between the cards are slower than without it")
+    assert "52 GB/s falls to 26 GB/s on 2 of 2 figures" in text
 
 
 def test_what_machines_a_table_tells_apart_is_no_finding() -> None:
@@ -162,3 +166,45 @@ def test_what_machines_a_table_tells_apart_is_no_finding() -> None:
     assert found(table(*rows, head="box,source,destination,bandwidth_GBps")) == []
     (text,) = found(table(*rows, head="setup,source,destination,bandwidth_GBps"))
     assert "gpu0->gpu1 50 GB/s with setup b, 25 GB/s with setup a: 2 times." in text
+
+
+def test_pairs_that_gain_by_peer_access_where_others_lose_are_named() -> None:
+    head = "p2p,source,destination,bandwidth_GBps"
+    pairs = [(a, b) for a in range(3) for b in range(3) if a != b]
+    joined = {(0, 1), (1, 0)}
+    on = [f"on,gpu{a},gpu{b},{52 if (a, b) in joined else 1}" for a, b in pairs]
+    off = [f"off,gpu{a},gpu{b},11" for a, b in pairs]
+    texts = [t for t in found(table(*on, *off, head=head)) if "peer access" in t]
+    (text,) = texts
+    assert "11 GB/s falls to 1 GB/s on 4 of 6 figures" in text
+    assert "gpu0–gpu1 gain by it (11 GB/s without, 52 GB/s with)" in text
+
+
+def of_host(rates_GBps: dict[tuple[str, str], float]) -> list[str]:
+    """What copies with the host say, one at a time."""
+    rates = {pair: rate * 1e9 for pair, rate in rates_GBps.items()}
+    where = Where(file="t.csv")
+    samples = [alone(a, b, rate, where=where) for (a, b), rate in rates.items()]
+    machine = infer_topology(Measurements.of(samples))
+    # A fit without a topology takes all cards to be alike, and their difference for noise.
+    evidence = Evidence(topology=machine, pair_rates_Bps=rates, noise=1.0)
+    return [f.text for f in find_slow_host_links(evidence)]
+
+
+def test_one_card_is_slow_with_the_host_both_ways() -> None:
+    rates = {("cpu0", "gpu0"): 12.9, ("gpu0", "cpu0"): 13.1}
+    (text,) = of_host(rates | {("cpu0", "gpu1"): 3.2, ("gpu1", "cpu0"): 3.3})
+    assert text.startswith(
+        "gpu1 copies to and from the host at 3.2 to 3.3 GB/s, gpu0 at 12.9 to 13.1 GB/s"
+    )
+    assert "generation 3 x4 passes as much" in text
+
+
+def test_a_direction_that_is_slower_on_every_card_is_no_slow_card() -> None:
+    rates = {("cpu0", "gpu0"): 12.0, ("gpu0", "cpu0"): 6.0}
+    assert of_host(rates | {("cpu0", "gpu1"): 12.2, ("gpu1", "cpu0"): 6.1}) == []
+
+
+def test_cards_that_differ_one_way_only_are_not_said_to_be_slow_both_ways() -> None:
+    rates = {("cpu0", "gpu0"): 12.0, ("gpu0", "cpu0"): 12.0}
+    assert of_host(rates | {("cpu0", "gpu1"): 12.0, ("gpu1", "cpu0"): 4.0}) == []

@@ -203,18 +203,22 @@ def format_seconds(value_s: float) -> str:
     '38.4 ms'
     """
     for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if value_s >= factor:
+        if value_s >= _ROUNDS_UP * factor:
             return f"{_significant(value_s / factor)} {unit}"
     return f"{_significant(value_s / 1e-9)} ns"
 
 
+_ROUNDS_UP: Final = 0.9995
+"""From here on three digits are those of the next unit: 1 GB/s, and not 1e+03 MB/s."""
+
+
 def _scaled(value: float, unit: str, prefixes: dict[str, float]) -> str:
     for name, factor in sorted(prefixes.items(), key=lambda item: -item[1]):
-        if value >= factor:
+        if value >= _ROUNDS_UP * factor:
             shown = name if name == "k" else name.upper()
             return f"{_significant(value / factor)} {shown}{unit}"
     return f"{_significant(value)} {unit}"
 
 
 def _significant(value: float) -> str:
-    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+    return f"{value:.3g}" if value < 1000 * _ROUNDS_UP else f"{value:.0f}"

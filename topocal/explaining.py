@@ -239,6 +239,7 @@ def _read(
 
 _TOLD_OTHERWISE = re.compile(
     r"is used, (with|not)|has no title|have no (peer )?access|contradicts itself"
+    r"|^with peer access copies between GPUs run at"
 )
 """Notes of importers that explaining tells better: all tables are compared here."""
 

@@ -79,8 +79,17 @@ def of_the_fit(found: Explanation) -> list[str]:
     told = {f.text for f in found.findings}
     if found.model.fading is not None:
         told.add(found.model.fading.text)  # a finding, or else for a reason none
-    return [text for text in found.model.findings if text not in told]
+    explained = any(str(f.kind) in _WHY_UNLIKE for f in found.findings)
+    return [
+        text
+        for text in found.model.findings
+        if text not in told and not (explained and text.startswith(_SCATTER))
+    ]
 
+
+_SCATTER = "the figures scatter by "
+_WHY_UNLIKE = ("straggler", "unlike pairs")
+"""Findings that say why figures differ which a fit without a topology takes to be alike."""
 
 _LEFT_OUT_SHOWN = 3
 
@@ -113,7 +122,7 @@ def tell_findings(
 ) -> None:
     """Print findings where there is no model: collectives, costs, a topology alone."""
     from topocal.console import console, print_indented
-    from topocal.solve.overview import structure
+    from topocal.solve.structure import structure
 
     out = console()
     if machine is not None:

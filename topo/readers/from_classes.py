@@ -12,7 +12,7 @@ was stated.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final
 
@@ -190,10 +190,10 @@ class _Assembly:
     def _add_fabric(self) -> None:
         switched = self._switched_groups()
         behind = {d: k for k, (members, _) in enumerate(switched) for d in members}
-        for members, link in switched:
+        for members, links in switched:
             name = self._builder.node(self._id("nvswitch"), NodeKind.NVSWITCH, label="NVSwitch")
             for device in members:
-                self._connect_fabric(self._matrix.devices[device].id, name, link)
+                self._connect_fabric(self._matrix.devices[device].id, name, links[device])
         self._add_stated_switches()
         ports = self._add_ports()
         for a, b, link in self._matrix.joined():
@@ -261,33 +261,39 @@ class _Assembly:
             **(counted | link.attributes),
         )
 
-    def _switched_groups(self) -> list[tuple[list[int], FabricLink]]:
+    def _switched_groups(self) -> list[tuple[list[int], dict[int, FabricLink]]]:
         """GPUs that all have as many NVLinks to each other as only a switch can give them.
 
-        A GPU of n with c links to every other would need c * (n - 1) of them.
+        Without one, the links to all others would have to be a GPU's own.  A GPU that has lost
+        some of its links has fewer to every other, and the others have all of theirs.
         """
         peers: dict[int, dict[int, FabricLink]] = defaultdict(dict)
         for a, b, link in self._matrix.joined():
             if link.kind is LinkKind.NVLINK and link.count is not None:
                 peers[a][b] = peers[b][a] = link
-        groups: list[tuple[list[int], FabricLink]] = []
+        own = {
+            a: max(links.values(), key=lambda link: link.count or 0) for a, links in peers.items()
+        }
+        groups: list[tuple[list[int], dict[int, FabricLink]]] = []
         for start in sorted(peers):
             if any(start in members for members, _ in groups):
                 continue
             members = sorted({start, *peers[start]})
-            link = peers[start][members[0] if members[0] != start else members[1]]
-            count = link.count or 0
-            if len(members) < 3 or count * (len(members) - 1) <= MOST_NVLINKS:
+            needed = max(sum(link.count or 0 for link in peers[m].values()) for m in members)
+            if len(members) < 3 or needed <= MOST_NVLINKS:
                 continue
-            if all(self._same_or_silent(a, b, count) for a, b in combinations(members, 2)):
-                groups.append((members, link))
+            links = {m: own[m] for m in members}
+            if all(self._as_switched(a, b, links) for a, b in combinations(members, 2)):
+                groups.append((members, links))
         return groups
 
-    def _same_or_silent(self, a: int, b: int, count: int) -> bool:
-        """Whether a pair has so many links, or a cut table says nothing of it."""
+    def _as_switched(self, a: int, b: int, links: Mapping[int, FabricLink]) -> bool:
+        """Whether a pair has as many links as the poorer of its ends, or a cut table says
+        nothing of it."""
         link = self._matrix.fabric(a, b)
         if link is None:
             return self._matrix.pcie_class(a, b) is None
+        count = min(links[a].count or 0, links[b].count or 0)
         return link.kind is LinkKind.NVLINK and link.count == count
 
     # Classes

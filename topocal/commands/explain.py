@@ -155,13 +155,16 @@ def _explain_machine(
             tell_findings(findings, inputs.machine, notes)
         return
     samples = sum(len(part.measurements.samples) for part in inputs.parts)
+    also = find_in_settings(inputs.settings, inputs.machine)
+    if inputs.machine is not None and all(part.machine is None for part in inputs.parts):
+        also += find_in_topology(inputs.machine)  # of no use to the fit, and true all the same
     with progress("explaining", expected_s=fitting_s(samples) + limit_s):
         found = [
             explain_part(
                 part.measurements,
                 part.machine,
                 no_peer=part.no_peer,
-                also=() if k else find_in_settings(inputs.settings, inputs.machine),
+                also=() if k else also,
                 time_limit_s=0.0 if k else limit_s,
             )
             for k, part in enumerate(inputs.parts)
