@@ -283,7 +283,7 @@ def serve(member: Member, limit_s: float) -> None:
         order = _next_order(member, patience)
         if isinstance(order, Stop):
             if order.failed:
-                raise DismissedError("rank 0 stopped", remedy="see what it says")
+                raise _dismissed()
             return
         if isinstance(order, Wait):
             patience = order.seconds
@@ -292,6 +292,10 @@ def serve(member: Member, limit_s: float) -> None:
         failed = member.control.scatter({0: answer}, limit_s)
         if failed:
             raise complaint(f"rank 0 did not take the report of rank {member.rank}: {failed[0]}")
+
+
+def _dismissed() -> DismissedError:
+    return DismissedError("rank 0 stopped", remedy="see what it says")
 
 
 def _next_order(member: Member, limit_s: float) -> Order:
@@ -318,9 +322,13 @@ def _obey(member: Member, order: Order, limit_s: float) -> Answer:
                 start = _next_order(member, limit_s)
                 if isinstance(start, Start):
                     return member.exchange(order, start.at)
+                if isinstance(start, Stop):  # Another rank was not ready.
+                    raise _dismissed()
                 return Report(failed="was not told when to start")
             case _:
                 pass
+    except DismissedError:
+        raise
     except TopocalError as error:
         return Report(failed=f"{error.what}; {error.remedy}" if error.remedy else error.what)
     return Ready(clock=member.clock())
