@@ -187,10 +187,11 @@ def test_other_texts_are_not_taken_for_it() -> None:
     ],
 )
 def test_hostile_texts_end_soon(line: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     text = "Machine (1GB)\n NUMANode L#0 (P#0)\n  PCI 01:00.0 (3D)\n" + line + "\n"
     assert parse_lstopo_text(text, file="x.txt").endpoints
-    assert time.monotonic() - began < 5
+    # Of the processor; what backtracks would take minutes.
+    assert time.process_time() - began < 60
 
 
 @given(st.lists(st.sampled_from(TREE.splitlines()), max_size=40))
