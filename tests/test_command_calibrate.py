@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from real_messages import PATIENCE_S, batches, children, pausing_after, wait_for_batches
 
 from topocal.calibration import Calibration, simulated_machine
 from topocal.cli import command_line
@@ -28,7 +28,6 @@ from topocal.topo.io import write_topology
 from topocal.topo.resource import LinkKind, NodeKind, Resource, Use
 from topocal.topo.topology import Topology
 
-PATIENCE_S = 120.0
 GB = 1e9
 
 
@@ -187,7 +186,7 @@ def test_there_must_be_something_to_measure(tmp_path: Path) -> None:
 REAL = (
     *("tree.json", "-o", "model.json", "--endpoints", "0,1,2", "--spawn", "3"),
     *("--sizes", "64KiB", "--repeats", "2", "--rounds", "1", "--backend", "gloo"),
-    *("--timeout", "20s", "--min-duration", "1ms"),
+    *("--timeout", "60s", "--min-duration", "1ms"),
 )
 
 
@@ -216,20 +215,15 @@ def test_what_a_fit_adds_makes_it_no_other_machine(folder: Path) -> None:
 def test_with_real_messages_cut_off_and_gone_on_with(folder: Path) -> None:
     pytest.importorskip("torch", reason="measuring needs torch")
     process = subprocess.Popen(
-        [sys.executable, "-m", "topocal", "calibrate", *REAL],
+        pausing_after(3, "calibrate", *REAL),
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     journal = folder / "model.calibration.json.journal"
-    until = time.monotonic() + PATIENCE_S
-    while not journal.exists() or journal.read_bytes().count(b'{"batch"') < 3:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.005)
-    ranks = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    os.kill(int(ranks[2]), signal.SIGKILL)
+    wait_for_batches(process, journal, 3)
+    os.kill(children(process)[2], signal.SIGKILL)
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
     assert errors == (
@@ -237,12 +231,7 @@ def test_with_real_messages_cut_off_and_gone_on_with(folder: Path) -> None:
         "memory: see dmesg; what was measured is in model.calibration.json.journal; "
         "go on with --resume\n"
     )
-    kept = {
-        timing["seconds"]
-        for line in journal.read_text().splitlines()
-        if line.startswith('{"batch"')
-        for timing in json.loads(line)["samples"]
-    }
+    kept = {timing["seconds"] for line in batches(journal) for timing in line["samples"]}
     out, errors = run(folder, *REAL, "--resume")
     assert errors == ""
     assert "round 1: " in out
