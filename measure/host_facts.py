@@ -7,6 +7,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from topocal.measure.control_groups import room_in_groups
+
 __all__ = ["bus_link", "cpu_model", "driver_version", "free_host_bytes", "host_id"]
 
 _ROOT = Path("/")
@@ -41,19 +43,14 @@ def driver_version(kind: str, root: Path = _ROOT) -> str:
 
 
 def free_host_bytes(root: Path = _ROOT) -> int:
-    """Memory that can be had without swapping, within the control group's limit.
+    """Memory that can be had without swapping, within the limits of the control groups.
 
-    Both figures are Linux's own: ``MemAvailable`` of proc_meminfo(5), and ``memory.max``
-    less ``memory.current`` of the control group (cgroup v2).
+    ``MemAvailable`` of proc_meminfo(5), and what the groups leave.
     """
     match = re.search(r"^MemAvailable:\s*(\d+) kB$", _text(root / "proc/meminfo"), re.MULTILINE)
     free = int(match[1]) * 1024 if match else 2**63
-    own = _text(root / "proc/self/cgroup").rpartition("::")[2].strip().lstrip("/")
-    for folder in dict.fromkeys((root / "sys/fs/cgroup" / own, root / "sys/fs/cgroup")):
-        limit, used = _text(folder / "memory.max"), _text(folder / "memory.current")
-        if limit.strip().isdecimal() and used.strip().isdecimal():
-            free = min(free, max(0, int(limit) - int(used)))
-    return free
+    room = room_in_groups(root)
+    return free if room is None else min(free, room)
 
 
 def bus_link(address: str, root: Path = _ROOT) -> str | None:

@@ -276,18 +276,6 @@ def host(tmp_path: Path) -> Tree:
     return tree
 
 
-def test_free_memory_within_the_control_group(host: Tree) -> None:
-    assert host_facts.free_host_bytes(host.root) == 32 * 1024
-    host.put("sys/fs/cgroup/job/step/memory.max", "max\n")
-    host.put("sys/fs/cgroup/job/step/memory.current", "1000\n")
-    assert host_facts.free_host_bytes(host.root) == 32 * 1024
-    host.put("sys/fs/cgroup/job/step/memory.max", "5000\n")
-    assert host_facts.free_host_bytes(host.root) == 4000
-    host.put("sys/fs/cgroup/memory.max", "3000\n")
-    host.put("sys/fs/cgroup/memory.current", "9000\n")
-    assert host_facts.free_host_bytes(host.root) == 0
-
-
 def test_facts_of_a_host(host: Tree) -> None:
     assert host_facts.cpu_model(host.root) == "Make 7 CPU"
     assert host_facts.driver_version("cuda", host.root) == ""

@@ -74,6 +74,10 @@ def _fuzz(name: str, corpus: Path, seconds: float, options: list[str]) -> None:
         try:
             attempt(target, content)
             took_s = time.process_time() - started
+            if took_s > _MOST_S:  # Unless it was the first to need something.
+                started = time.process_time()
+                attempt(target, content)
+                took_s = time.process_time() - started
             slowest_s = max(slowest_s, took_s)
             assert took_s < _MOST_S, f"took {took_s:.1f} s"
         except Exception:
