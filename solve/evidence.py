@@ -89,6 +89,8 @@ class FindingKind(StrEnum):
     COLLECTIVES = "collectives"
     COSTS = "costs"
     NO_FABRIC = "no fabric"
+    SIZES = "rates fall with size"
+    UNITS = "wrong unit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from topocal.solve.explanation_columns import explanation_columns
 from topocal.solve.findings import find_all
 from topocal.solve.findings_readings import find_in_readings
 from topocal.solve.findings_sharing import find_shared
+from topocal.solve.findings_sizes import find_falling_rates
 from topocal.solve.findings_topology import find_fewer_links, find_no_fabric
 from topocal.solve.fit import fit
 from topocal.solve.groups import infer_topology
@@ -225,7 +226,11 @@ def find(
 
 def find_in_settings(settings: Sequence[Setting], topology: Topology | None) -> list[Finding]:
     """What all tables of some files say by what changes between them, and what is no sample."""
-    return [*compare_settings(settings), *find_in_readings(settings, topology)]
+    return [
+        *compare_settings(settings),
+        *find_falling_rates(settings),
+        *find_in_readings(settings, topology),
+    ]
 
 
 def _found(

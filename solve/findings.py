@@ -31,10 +31,12 @@ from topocal.solve.findings_patterns import (
     find_fading,
     find_time_shared,
 )
+from topocal.solve.findings_units import find_wrong_unit
 
 __all__ = ["FINDERS", "find_all"]
 
 FINDERS: Final[tuple[Callable[[Evidence], list[Finding]], ...]] = (
+    find_wrong_unit,
     find_stragglers,
     find_slow_host_links,
     find_slow_links,

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
 from topocal.measure.importers.imported import LinkCost, Reading
 from topocal.solve.evidence import Finding, FindingKind, Severity, Shown, listed, span
+from topocal.solve.findings_links import pcie_states
+from topocal.solve.findings_sizes import SIZED
+from topocal.solve.findings_topology import FABRIC
 from topocal.solve.settings import Setting
 from topocal.solve.words import ranges, sentence
 from topocal.topo.endpoint_names import canonical_endpoint
@@ -40,7 +43,12 @@ _SETS: Final = re.compile(r"(?P<metric>.+?) of (?P<members>(?:[\w/:.-]+[ ,]+)+[\
 _MEMBER: Final = re.compile(r"[0-9]+|(?:[\w.-]+/)?[A-Za-z]+[0-9]+")
 """A card: its number, or its name with one."""
 
-_SIZED: Final = re.compile(r"(?P<metric>.+) at (?P<size>[0-9.]+ \w+)")
+FABRIC_BPS: Final = 60e9
+"""A ring over NVLinks passes more; one over PCIe up to generation 5 x16 less."""
+
+RATE_FROM_BYTES: Final = 2**20
+"""Of a collective of less, start-up is most of the time."""
+
 _COLUMN: Final = re.compile(r"(?P<column>\w+) of (?P<row>.+)")
 """A figure of a table, by its column and row."""
 
@@ -51,7 +59,8 @@ def find_in_readings(settings: Sequence[Setting], topology: Topology | None) -> 
     """All findings that rest on them alone."""
     return [
         *_collectives_by_members(settings, topology),
-        *_collectives_by_size(settings),
+        *_collectives_by_size(settings, topology),
+        *_times_by_size(settings),
         *_means_by_shift(settings, topology),
         *_costs(settings),
         *_others(settings),
@@ -147,9 +156,11 @@ def _sockets(topology: Topology, members: Sequence[str]) -> list[set[str]]:
     return groups
 
 
-def _collectives_by_size(settings: Sequence[Setting]) -> Iterator[Finding]:
-    """The best that each collective reached, in one finding."""
-    best: dict[str, tuple[float, str, str]] = {}
+def _collectives_by_size(
+    settings: Sequence[Setting], topology: Topology | None
+) -> Iterator[Finding]:
+    """The best that each collective reached, in one finding, with what it would be the rate of."""
+    best: dict[str, tuple[float, str, Setting]] = {}
     # A collective over one card moves nothing, whatever its table prints.
     idle = {
         (s.source, s.conditions.get("test"))
@@ -160,22 +171,98 @@ def _collectives_by_size(settings: Sequence[Setting]) -> Iterator[Finding]:
         if (s.source, s.conditions.get("test")) in idle:
             continue
         for r in s.readings:
-            match = _SIZED.fullmatch(r.what)
+            match = SIZED.fullmatch(r.what)
             if match is None or r.unit != "B/s" or "bandwidth" not in match["metric"]:
                 continue
             name = match["metric"]
             if name not in best or r.value > best[name][0]:
-                best[name] = (r.value, match["size"], s.source)
+                best[name] = (r.value, match["size"], s)
     if not best:
         return
     parts = [f"{name} {format_rate(v)} at {size}" for name, (v, size, _) in best.items()]
+    why, slow = _of_a_ring(best, topology)
     yield Finding(
         kind=FindingKind.COLLECTIVES,
-        severity=Severity.NOTE,
+        severity=Severity.WARNING if slow else Severity.NOTE,
         about=tuple(best),
-        text=f"At best, {listed(parts)}.",
+        text=f"At best, {listed(parts)}.{why}",
         evidence=tuple(Shown(name=name, rate_Bps=v) for name, (v, _, _) in best.items())[:8],
     )
+
+
+def _of_a_ring(
+    best: Mapping[str, tuple[float, str, Setting]], topology: Topology | None
+) -> tuple[str, bool]:
+    """What the fastest collective says of the slowest hop, and whether a fabric is not used."""
+    bus = {name: found for name, found in best.items() if "bus bandwidth" in name}
+    if not bus:
+        return "", False
+    rate, size, setting = max(bus.values(), key=lambda found: found[0])
+    if _bytes_of(size) < RATE_FROM_BYTES:
+        return " The messages are small: most of their time is start-up.", False
+    hosts = setting.conditions.get("hosts", "")
+    if hosts:
+        return (
+            f" Over {hosts} hosts that is {8 * rate / 1e9:.3g} Gb/s, to compare with what the "
+            "network cards of one host pass together.",
+            False,
+        )
+    if rate > FABRIC_BPS:
+        return "", False
+    states = pcie_states(rate)
+    why = f" A ring is as fast as its slowest hop: {format_rate(rate)} is "
+    why += f"what PCIe {' or '.join(states)} passes." if states else "no more than PCIe passes."
+    if topology is not None and _all_joined(topology):
+        return why + (
+            " The cards are joined by a fabric, which is not used, or not by all of them: look at "
+            "what NCCL says of its channels (NCCL_DEBUG=INFO)."
+        ), True
+    return why, False
+
+
+def _bytes_of(size: str) -> float:
+    try:
+        return parse_bytes(size)
+    except TopocalError:  # no size after all
+        return 0.0
+
+
+def _all_joined(topology: Topology) -> bool:
+    """Whether a fabric leads from each card to each other."""
+    cards = topology.accelerators
+    routes = topology.routes(cards)
+    return len(cards) > 1 and all(
+        any(topology.links[k].kind in FABRIC for k in routes.route(a, b))
+        for a in cards
+        for b in cards
+        if a != b
+    )
+
+
+def _times_by_size(settings: Sequence[Setting]) -> Iterator[Finding]:
+    """Collectives of which only times are given: what the smallest and the largest take."""
+    found: dict[str, dict[float, float]] = defaultdict(dict)
+    for s in settings:
+        for r in s.readings:
+            match = SIZED.fullmatch(r.what)
+            if match is not None and r.unit == "s" and r.pattern is None:
+                found[match["metric"]].setdefault(_bytes_of(match["size"]), r.value)
+    parts = []
+    for name, by_size in found.items():
+        least, most = min(by_size), max(by_size)
+        part = f"{name} takes {format_seconds(by_size[least])} at {format_bytes(least)}"
+        if most > least:
+            part += f" and {format_seconds(by_size[most])} at {format_bytes(most)}"
+        if most >= RATE_FROM_BYTES:
+            part += f", {format_rate(most / by_size[most])} of one rank's bytes"
+        parts.append(part)
+    if parts:
+        yield Finding(
+            kind=FindingKind.COLLECTIVES,
+            severity=Severity.NOTE,
+            about=tuple(found)[:8],
+            text=f"{sentence('; '.join(parts[:4]))}{'; …' if len(parts) > 4 else '.'}",
+        )
 
 
 def _means_by_shift(settings: Sequence[Setting], topology: Topology | None) -> Iterator[Finding]:

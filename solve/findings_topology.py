@@ -16,9 +16,10 @@ from topocal.solve.words import ranges
 from topocal.topo.resource import LinkKind, PathClass
 from topocal.topo.topology import Topology
 
-__all__ = ["find_in_topology", "find_no_fabric"]
+__all__ = ["FABRIC", "find_in_topology", "find_no_fabric"]
 
-_FABRIC: Final = {LinkKind.NVLINK, LinkKind.XGMI, LinkKind.XELINK, LinkKind.FABRIC}
+FABRIC: Final = frozenset({LinkKind.NVLINK, LinkKind.XGMI, LinkKind.XELINK, LinkKind.FABRIC})
+"""Links between accelerators beside PCIe."""
 
 _NAMES: Final = {LinkKind.NVLINK: "NVLink", LinkKind.XGMI: "xGMI", LinkKind.XELINK: "Xe Link"}
 
@@ -50,7 +51,7 @@ def find_no_fabric(topology: Topology) -> list[Finding]:
         (a, b)
         for a in cards
         for b in cards
-        if a != b and any(topology.links[k].kind in _FABRIC for k in routes.route(a, b))
+        if a != b and any(topology.links[k].kind in FABRIC for k in routes.route(a, b))
     }
     joined = Counter(a for a, _ in fabric)
     most = max(joined.values(), default=0)
@@ -114,7 +115,7 @@ def _fabric_counts(topology: Topology) -> tuple[dict[str, int], dict[str, set[st
     counts: dict[str, int] = defaultdict(int)
     partners: dict[str, set[str]] = defaultdict(set)
     for tail, head, data in topology.graph.edges(data=True):
-        if tail not in cards or data["kind"] not in _FABRIC:
+        if tail not in cards or data["kind"] not in FABRIC:
             continue
         if not isinstance(data.get("count"), int):
             return {}, {}
@@ -129,7 +130,7 @@ def _some_joined(topology: Topology) -> list[Finding]:
     joined: dict[str, set[str]] = defaultdict(set)
     kinds = set()
     for link in topology.links.values():
-        if link.kind in _FABRIC and link.tail in cards:
+        if link.kind in FABRIC and link.tail in cards:
             joined[link.tail].add(link.head)
             kinds.add(link.kind)
     without = [c for c in cards if c not in joined]

@@ -18,6 +18,7 @@ from typing import Final
 from topocal.measure.importers.imported import Imported, LinkCost, Reading
 from topocal.measure.samples import Measurements
 from topocal.solve.evidence import Finding, FindingKind, Pair, Severity, Shown, listed, span
+from topocal.solve.findings_units import unit_between
 from topocal.solve.words import is_host, pattern_in_words, sentence
 from topocal.topo.flow import Pattern
 from topocal.topo.naming import natural_key
@@ -54,6 +55,7 @@ USUAL: Final = {
     "chunk",
     "gpus per node",
     "nics per node",
+    "hosts",
 }
 """Conditions that importers set; others are columns by which a table tells machines or
 set-ups apart."""
@@ -285,7 +287,7 @@ def _compared(one: _Side, other: _Side, what: str) -> tuple[float, Finding] | No
     worst = max(moved, key=lambda key: (abs(moved[key]), -len(key)))
     of = "" if what == "file" else _of(one, what)
     text = f"{of}{_text(one, other, logs, moved, worst, (first, second))}"
-    why = _places(common) if what == "file" else ""
+    why = (_units(logs) or _places(common)) if what == "file" else ""
     why += _engine(one, other, common) if what == "engine" else ""
     largest = sorted(moved, key=lambda key: -abs(moved[key]))[: _SHOWN // 2]
     is_usual = what in USUAL and not why
@@ -373,6 +375,16 @@ def _of(side: _Side, what: str) -> str:
     return f"{own}: " if own else ""
 
 
+def _units(logs: Mapping[Key, float]) -> str:
+    """The units that lie between two files which differ throughout by one factor."""
+    if len(logs) < 2 or max(logs.values()) - min(logs.values()) > 2 * AGREES:
+        return ""
+    between = unit_between(math.exp(median(logs.values())))
+    if not between:
+        return ""
+    return f" That is the factor between {between}: the unit of one of them is likely wrong."
+
+
 def _places(common: Sequence[Key]) -> str:
     """What may tell two files of host copies apart."""
     if not all(any(map(is_host, pair)) for key in common for pair in key):
@@ -445,7 +457,9 @@ def _mutual(keys: Iterable[Key]) -> bool:
 
 
 def _times(logs: Sequence[float]) -> str:
-    low, high = f"{math.exp(min(logs)):.2g}", f"{math.exp(max(logs)):.2g}"
+    low, high = (
+        f"{x:.2g}" if x < 100 else f"{x:.0f}" for x in (math.exp(min(logs)), math.exp(max(logs)))
+    )
     return f"{high} times" if low == high else f"{low} to {high} times"
 
 

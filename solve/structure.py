@@ -12,6 +12,7 @@ from typing import Final
 
 import networkx as nx
 
+from topocal.solve.findings_topology import FABRIC
 from topocal.solve.words import ranges
 from topocal.topo.resource import LinkKind, NodeKind, PathClass
 from topocal.topo.topology import Topology, natural_key
@@ -19,7 +20,6 @@ from topocal.topo.units import format_rate
 
 __all__ = ["structure"]
 
-_FABRIC: Final = frozenset({LinkKind.NVLINK, LinkKind.XGMI, LinkKind.XELINK, LinkKind.FABRIC})
 _BELOW_A_SWITCH: Final = frozenset({NodeKind.GPU, NodeKind.NIC, NodeKind.PCIE_SWITCH})
 _BELOW_A_BRIDGE: Final = _BELOW_A_SWITCH | {NodeKind.HOST_BRIDGE}
 _BELOW_A_SOCKET: Final = _BELOW_A_BRIDGE | {NodeKind.SOCKET}
@@ -42,7 +42,7 @@ def structure(topology: Topology) -> tuple[str, ...]:
     )
     shown = ", ".join(f"{n} {name}" for name, n in counts.items())
     lines = [f"{len(cards)} cards; pairs by class: {shown}"]
-    fabric = _together(topology, cards, _FABRIC, frozenset(NodeKind) - {NodeKind.NET_SWITCH})
+    fabric = _together(topology, cards, FABRIC, frozenset(NodeKind) - {NodeKind.NET_SWITCH})
     if any(len(group) > 1 for group in fabric):
         lines.append(f"joined by a fabric: {_in_groups(fabric)}")
     lines += _switches(topology)

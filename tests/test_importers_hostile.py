@@ -135,6 +135,11 @@ gpu_all_to_gpu_all_write_by_sm 60.0
     "Final:  10   9221.077  2059.078  2059.078    48565.43   48565.43    486    486\n",
     "ping-pong": "Transfer size (B): 8, Transfer Time (s): 0.000001, Bandwidth (GB/s): 0.007\n"
     "Transfer size (B): 1073741824, Transfer Time (s): 0.05, Bandwidth (GB/s): 20.0\n",
+    "nixlbench": "Block Size (B)      Batch Size     B/W (GB/Sec)   Avg Lat. (us)\n"
+    "65536               1              3.92           16.7\n"
+    "67108864            1              11.9           5623.1\n",
+    "collectives": "data_size(Bytes): |   aveg_time(us): | alg_bandwidth(GB/s): | check_result:\n"
+    "8192              |     57.11        |       0.14344        | success\n",
     "pair-lines": "GPU 0 -> GPU 1: 24.5 GB/s\nGPU 1 -> GPU 0: 12.5 GB/s\n",
     "shift-rates": "+1: 50 GB/s avg (200 total)\n+2: 25.5 GB/s avg\n",
     "rate-table": "name,flows,kind,size,total_GBs,note\n"

@@ -134,7 +134,10 @@ def tell_findings(
     for f in findings:
         print_indented(out, f": {f.text}", "- ", bold=str(f.severity))
     if not findings:
-        out.print("- nothing that the topology alone shows; give measurements of its transfers")
+        nothing = "nothing that the topology alone shows; give measurements of its transfers"
+        if machine is None:
+            nothing = "nothing that these figures show by themselves"
+        out.print(f"- {nothing}")
     _tell_notes(out, dict.fromkeys(notes))
 
 

@@ -387,6 +387,8 @@ def _add_run(draft: Draft, run: _Run, begin: str) -> None:
     for k, place in enumerate(("out of place", "in place")):
         label = f"{begin}{test}, {place}"
         conditions = {"test": test, "place": place, "direction": "several at once"}
+        if (hosts := len({host for host, _ in run.ranks})) > 1:
+            conditions["hosts"] = str(hosts)
         if moving:
             samples = [s for row in run.rows for s in _sample(draft, run.test, names, row, k)]
             draft.add(label, samples, conditions=conditions, default=k == 0 and run.default)

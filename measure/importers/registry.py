@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from topocal.measure.importers.bandwidth_test import BANDWIDTH_TEST
+from topocal.measure.importers.collectives import COLLECTIVES
 from topocal.measure.importers.comm_scope import COMM_SCOPE
 from topocal.measure.importers.deepspeed_links import DEEPSPEED_LINKS
 from topocal.measure.importers.imb import IMB
@@ -16,6 +17,7 @@ from topocal.measure.importers.importer import Importer
 from topocal.measure.importers.json_text import begins_json
 from topocal.measure.importers.mpigraph import MPIGRAPH
 from topocal.measure.importers.nccl_tests import NCCL_TESTS
+from topocal.measure.importers.nixlbench import NIXLBENCH
 from topocal.measure.importers.nvbandwidth import NVBANDWIDTH
 from topocal.measure.importers.osu import OSU
 from topocal.measure.importers.p2p_bandwidth import P2P_BANDWIDTH
@@ -57,6 +59,8 @@ IMPORTERS: tuple[Importer, ...] = (
     RVS,
     UCX,
     PING_PONG,
+    NIXLBENCH,
+    COLLECTIVES,
     SHIFT_RATES,
     RATE_TABLE,
     PAIR_TABLE,
