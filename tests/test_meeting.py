@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from real_messages import free_port
 
 from topocal.measure.meeting import meet
 from topocal.measure.places import Place
@@ -105,8 +106,7 @@ def test_of_many_a_few_are_named() -> None:
 def test_where_the_first_listens(
     monkeypatch: pytest.MonkeyPatch, host: str, local_size: int, listens: bool
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
+    port = free_port()
     monkeypatch.setenv("MASTER_ADDR", host)
     monkeypatch.setenv("MASTER_PORT", str(port))
     dist = Dist(Store([1, 2]))
@@ -131,6 +131,11 @@ def test_nowhere_to_meet(monkeypatch: pytest.MonkeyPatch, host: str, port: str) 
 
 
 def test_a_host_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    # Not asked for: a resolver may take its time, or know every name.
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     monkeypatch.setenv("MASTER_ADDR", "no-such-host.invalid")  # RFC 2606
     monkeypatch.setenv("MASTER_PORT", "29500")
     with pytest.raises(MeasurementError, match="rank 0 of 3 did not meet the others"):
