@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_messages import PATIENCE_S, free_port
 
 from topocal.cli import command_line
 from topocal.measure.calibration import read_calibration
@@ -26,9 +27,7 @@ from topocal.topo.machines import build_machine
 
 pytest.importorskip("torch", reason="measuring needs torch")
 
-PATIENCE_S = 120.0
-
-QUICK = ("--timeout", "20s", "--min-duration", "1ms", "--backend", "gloo")
+QUICK = ("--timeout", "60s", "--min-duration", "1ms", "--backend", "gloo")
 
 
 def plan_of(patterns: Sequence[Pattern], rounds: Sequence[Sequence[int]], **more: Any) -> Plan:
@@ -104,6 +103,19 @@ def assert_is_whole(plan: Plan, samples: Sequence[Sample], issues: Sequence[str]
         assert sample.round is not None
 
 
+def assert_short_ones_last(samples: Sequence[Sample], aside: Sequence[Sample]) -> None:
+    """What is timed runs as often as some warm-up of it did, and by one of them for 1 ms."""
+
+    def kind(sample: Sample) -> tuple[str, str, float]:
+        return sample.name, sample.issue, sample.pattern.flows[0].size_bytes
+
+    for sample in samples:
+        warm = [s for s in aside if s.set_aside == "warm-up" and kind(s) == kind(sample)]
+        assert sample.iterations in {s.iterations for s in warm}
+        # It need not run again for less than half as often again.
+        assert any(1.501e3 * sample.iterations * s.seconds >= 1 for s in warm)
+
+
 def test_a_plan_in_processes_started_here(tmp_path: Path) -> None:
     write_plan(SMALL, tmp_path / "plan.json")
     write_topology(build_machine("b70"), tmp_path / "topology.json")
@@ -131,9 +143,7 @@ def test_a_plan_in_processes_started_here(tmp_path: Path) -> None:
     assert run_.provenance["libraries"]["torch"]
     assert run_.provenance["environment"]["GLOO_SOCKET_IFNAME"] == "lo"
     assert "issue" not in run_.provenance
-    # Short patterns ran often enough to last.
-    assert all(s.iterations >= 1 for s in found.samples)
-    assert max(s.iterations for s in found.samples) > 1
+    assert_short_ones_last(found.samples, found.set_aside)
     assert not (tmp_path / "cal.json.journal").exists()
     # There is nothing to go on with: what is complete stays as it is.
     content = (tmp_path / "cal.json").read_bytes()
@@ -215,7 +225,7 @@ def test_ranks_that_torchrun_started(tmp_path: Path) -> None:
     found = subprocess.run(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
-            *("--master-addr", "127.0.0.1", "--master-port", str(21_000 + os.getpid() % 9_000)),
+            *("--master-addr", "127.0.0.1", "--master-port", str(free_port())),
             *("-m", "topocal", "measure", "plan.json", "-o", "cal.json"),
             *("--endpoints", "4,1", *QUICK),
         ],
@@ -250,7 +260,7 @@ JOB = """
         group = dist.new_group([1, 2, 3])
         plan = read_plan("plan.json")
         if place.rank != 0:
-            settings = Settings(shortest_s=1e-3, timeout_s=20.0)
+            settings = Settings(shortest_s=1e-3, timeout_s=60.0)
             found = tc.run_plan(plan, group, issue="one-by-one", settings=settings)
             assert (found is None) == (place.rank != 1)
             if found is not None:
@@ -311,7 +321,7 @@ AS_ON_DEVICES = """
             self._device.kind = "pretended"
 
     plan = read_plan("plan.json")
-    settings = Settings(issues=("group", "one-by-one"), timeout_s=20.0, shortest_s=1e-3)
+    settings = Settings(issues=("group", "one-by-one"), timeout_s=60.0, shortest_s=1e-3)
     session = Session(names=plan.endpoints, subject="plan", settings=settings)
 
     def work(place):

@@ -1,7 +1,7 @@
 """The whole chain with real gloo messages on a fabric whose capacities are known.
 
 These take a quiet machine: figures are judged by medians and quantiles, never by the worst
-one, and a check that fails is tried once more.
+one, and a check that fails is tried again (:mod:`quiet_machine`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import fcntl
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from quiet_machine import patiently
+from real_messages import PATIENCE_S
 
 from topocal.fabrics import find_shape, plan_of, with_faults
 from topocal.measure.calibration import read_calibration
@@ -91,21 +93,12 @@ def _possible() -> None:
         pytest.skip(str(error))
 
 
-def twice(check: Callable[[], None]) -> None:
-    """One more try where a busy machine spoiled the first."""
-    try:
-        check()
-    except AssertionError as error:
-        print(f"tried again after: {error}")
-        check()
-
-
 def run_python(script: str, *arguments: Any) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script, *map(json.dumps, arguments)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=2 * PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -187,7 +180,7 @@ def test_every_capacity_is_recovered_and_fans_are_predicted(
         require_capacities(model, truth)
         require_good_predictions(model, measured)
 
-    twice(check)
+    patiently(check)
 
 
 def test_a_slow_direction_a_half_duplex_link_and_a_hidden_limit(tmp_path: Path) -> None:
@@ -224,7 +217,7 @@ def test_a_slow_direction_a_half_duplex_link_and_a_hidden_limit(tmp_path: Path) 
         )
         require_good_predictions(model, measured)
 
-    twice(check)
+    patiently(check)
 
 
 # How receives are posted.
@@ -282,7 +275,7 @@ def test_receives_that_are_posted_one_by_one_share_time(tmp_path: Path) -> None:
             for name, true in senders.items():
                 assert model.resources[name].capacity_Bps == pytest.approx(true, rel=0.05)
 
-    twice(check)
+    patiently(check)
 
 
 # Two nodes.
@@ -310,7 +303,7 @@ def test_torchrun_on_two_nodes_meets_and_measures(tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -333,4 +326,4 @@ def test_torchrun_on_two_nodes_meets_and_measures(tmp_path: Path) -> None:
         both = relays["inter_node", "inter_node"]["slowest_Bps"]
         assert both == pytest.approx(min(into_0, into_1) / 2, rel=0.05)
 
-    twice(check)
+    patiently(check)

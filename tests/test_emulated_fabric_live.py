@@ -19,6 +19,8 @@ from statistics import median
 from typing import Any
 
 import pytest
+from quiet_machine import patiently
+from real_messages import PATIENCE_S
 
 from topocal.measure.fabric import faults
 from topocal.measure.fabric.emulated import Fabric
@@ -97,7 +99,7 @@ def seconds_of(
         outputs.append(os.fdopen(reader))
         inputs.append(tell)
     assert {output.readline() for output in outputs} == {"ready\n"}
-    start = time.monotonic() + 0.05
+    start = time.monotonic() + 0.2
     for tell in inputs:
         os.write(tell, f"{start}\n".encode())
         os.close(tell)
@@ -105,7 +107,7 @@ def seconds_of(
     for output in outputs:
         with output:
             found.update({int(k): t for k, t in json.loads(output.read()).items()})
-    assert [command.wait(10) for command in commands] == [0] * len(commands)
+    assert [command.wait(PATIENCE_S) for command in commands] == [0] * len(commands)
     return [found[k] for k in range(len(flows))]
 
 
@@ -138,22 +140,13 @@ def fabric(possible: None) -> Iterator[Fabric]:
         yield standing
 
 
-def twice(check: Callable[[], None]) -> None:
-    """One more try where a busy machine spoiled the first."""
-    try:
-        check()
-    except AssertionError as error:
-        print(f"tried again after: {error}")
-        check()
-
-
 def run_text(fabric: Fabric, rank: int, script: str) -> str:
     reader, writer = os.pipe()
     command = fabric.run(rank, ["sh", "-c", script], stdout=writer)
     os.close(writer)
     with os.fdopen(reader) as output:
         text = output.read()
-    assert command.wait(10) == 0
+    assert command.wait(PATIENCE_S) == 0
     return text
 
 
@@ -163,15 +156,22 @@ def run_text(fabric: Fabric, rank: int, script: str) -> str:
 def test_one_flow_gets_what_the_slowest_link_of_its_route_passes(fabric: Fabric) -> None:
     truth = B70.truth
 
-    def check() -> None:
-        for source, destination, links in (
-            ("gpu1", "gpu3", ("gpu1->switch0",)),
-            ("gpu5", "gpu4", ("switch2->gpu4", "gpu5->switch2")),
-        ):
-            expected = min(truth[link] for link in links)
-            assert slowest(fabric, [(source, destination)]) == pytest.approx(expected, rel=0.05)
+    expected = {
+        ("gpu1", "gpu3"): truth["gpu1->switch0"],
+        ("gpu5", "gpu4"): min(truth["switch2->gpu4"], truth["gpu5->switch2"]),
+    }
+    found: dict[tuple[str, str], float] = {}
 
-    twice(check)
+    def check() -> None:
+        found.update({pair: slowest(fabric, [pair]) for pair in expected})
+        assert found == pytest.approx(expected, rel=0.05)
+
+    try:
+        patiently(check)
+    finally:
+        # However busy the machine is.
+        for pair, most in expected.items():
+            assert found.get(pair, 0.0) < 1.05 * most
 
 
 def test_flows_share_a_link_equally(fabric: Fabric) -> None:
@@ -183,7 +183,7 @@ def test_flows_share_a_link_equally(fabric: Fabric) -> None:
         assert median(times) == pytest.approx(expected, rel=0.05)
         assert min(times) > 0.9 * expected
 
-    twice(check)
+    patiently(check)
 
 
 def test_directions_do_not_disturb_each_other(fabric: Fabric) -> None:
@@ -193,7 +193,7 @@ def test_directions_do_not_disturb_each_other(fabric: Fabric) -> None:
             expected = 4 * MiB / B70.truth[name]
             assert min(times[k] for times in tries) == pytest.approx(expected, rel=0.05)
 
-    twice(check)
+    patiently(check)
 
 
 def test_a_capacity_changes_while_it_stands(fabric: Fabric) -> None:
@@ -208,7 +208,7 @@ def test_a_capacity_changes_while_it_stands(fabric: Fabric) -> None:
             fabric.change("gpu6->switch3", B70.truth["gpu6->switch3"])
             fabric.change("switch3->gpu7", B70.truth["switch3->gpu7"])
 
-    twice(check)
+    patiently(check)
 
 
 def test_background_traffic_takes_its_share(fabric: Fabric) -> None:
@@ -223,7 +223,7 @@ def test_background_traffic_takes_its_share(fabric: Fabric) -> None:
         assert shared == pytest.approx(B70.truth["switch0->gpu1"] / 2, rel=0.1)
         assert alone > 1.5 * shared
 
-    twice(check)
+    patiently(check)
 
 
 def test_faults_show(possible: None) -> None:
@@ -245,7 +245,7 @@ def test_faults_show(possible: None) -> None:
             fabric.change("gpu2<->switch1", 20e6)
             assert slowest(fabric, [("gpu2", "gpu3")]) == pytest.approx(20e6, rel=0.05)
 
-    twice(check)
+    patiently(check)
 
 
 # Commands and hosts.
@@ -328,7 +328,6 @@ with Fabric(shape_of(b70()).blueprint) as fabric:
         die_with_parent()
         fabric.enter(2)
         time.sleep(1000)
-    time.sleep(0.2)
     print("ready", flush=True)
     if sys.argv[1] == "wait":
         time.sleep(1000)
@@ -381,8 +380,8 @@ def alive(processes: set[int]) -> set[int]:
 
 
 def until(nothing: Callable[[], Any]) -> Any:
-    """What is left after at most ten seconds; what takes so long is not gone."""
-    limit = time.monotonic() + 10
+    """What is left in the end; what takes so long is not gone."""
+    limit = time.monotonic() + PATIENCE_S
     while (left := nothing()) and time.monotonic() < limit:
         time.sleep(0.02)
     return left
@@ -400,10 +399,12 @@ def test_nothing_is_left_behind(possible: None, tmp_path: Path, how: str) -> Non
     )
     assert parent.stdout is not None
     assert parent.stdout.readline() == b"ready\n"
+    if how != "success":
+        # Holder, its child, commands, background traffic.
+        assert not until(lambda: len(processes_below(parent.pid)) < 2 + 8 * 2 + 2)
     below = processes_below(parent.pid)
     networks = networks_of(below | {parent.pid})
     if how != "success":
-        assert len(below) >= 2 + 8 * 2 + 2  # holder, its child, commands, background traffic
         assert len(networks) == 1 + 8
     if how == "holder":
         # Its one direct child that is not the process that entered.
@@ -415,7 +416,7 @@ def test_nothing_is_left_behind(possible: None, tmp_path: Path, how: str) -> Non
         parent.kill()
     elif how != "success":
         parent.send_signal(getattr(signal, f"SIG{how}"))
-    parent.wait(20)
+    parent.wait(PATIENCE_S)
     parent.stdout.close()
     assert until(lambda: alive(below)) == set()
     assert until(lambda: holders_of(networks)) == set()
@@ -446,7 +447,7 @@ def topocal(*arguments: str) -> subprocess.CompletedProcess[str]:
         [*TOPOCAL, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -466,7 +467,7 @@ def test_without_privileges_a_user_namespace_gives_them(possible: None) -> None:
         [*without, *TOPOCAL, "--", "sh", "-c", "uname"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     if "no emulated fabric here" in done.stderr:
@@ -481,7 +482,7 @@ def test_a_refusal_is_one_line_with_the_reason(possible: None) -> None:
         ["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh", *TOPOCAL, "--", "true"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     if "unshare:" in done.stderr.splitlines()[0][:9]:
