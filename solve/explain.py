@@ -30,6 +30,7 @@ from topocal.solve.evidence import (
 )
 from topocal.solve.explanation_columns import explanation_columns
 from topocal.solve.findings import find_all
+from topocal.solve.findings_at_once import find_slow_at_once
 from topocal.solve.findings_readings import find_in_readings
 from topocal.solve.findings_sharing import find_shared
 from topocal.solve.findings_sizes import find_falling_rates
@@ -228,6 +229,7 @@ def find_in_settings(settings: Sequence[Setting], topology: Topology | None) -> 
     """What all tables of some files say by what changes between them, and what is no sample."""
     return [
         *compare_settings(settings),
+        *find_slow_at_once(settings),
         *find_falling_rates(settings),
         *find_in_readings(settings, topology),
     ]

@@ -35,9 +35,9 @@ Block Size (B)      Batch Size     Avg Lat. (us)  B/W (MiB/Sec)  B/W (GiB/Sec)  
 67108864            64             230.1          278118         271.6          291.6
 """
 MANY = """\
-Block Size (B)      Batch Size     B/W (GB/Sec)  Aggregate B/W (GB/Sec)  Network Util (%)  P99 Tx (us)
+Block Size (B)      Batch Size     B/W (GB/Sec)  Aggregate B/W (GB/Sec)  Network Util (%)
 ----------------------------------------------------------------------------------------
-67108864            1              11.9           47.6             0.95           5630.0
+67108864            1              11.9           47.6             0.95
 """
 
 

@@ -384,3 +384,40 @@ NUMA BW TABLE:
         "0000:26:00.0 0-0 ", "0000:26:00.0 50000-50000 "
     )
     assert "NVB" in {c for _, _, c in read(known, "amd-smi").graph.graph["stated_classes"]}
+
+
+CSV_OF_TABLES = """\
+gpu,link_accessibility_gpu_0,link_accessibility_gpu_1,weight_gpu_0,weight_gpu_1,hops_gpu_0,\
+hops_gpu_1,link_type_gpu_0,link_type_gpu_1,numa_bandwidth_gpu_0,numa_bandwidth_gpu_1
+0,ENABLED,ENABLED,0,15,0,1,SELF,XGMI,N/A,50000-50000
+1,ENABLED,ENABLED,15,0,1,0,XGMI,SELF,50000-50000,N/A
+"""
+CSV_OF_PAIRS = """\
+gpu,bdf,links_gpu,links_bdf,weight,link_status,link_type,num_hops,bandwidth
+0,0000:05:00.0,0,0000:05:00.0,0,ENABLED,SELF,0,N/A
+0,0000:05:00.0,1,0000:26:00.0,40,DISABLED,PCIE,2,N/A
+1,0000:26:00.0,0,0000:05:00.0,40,DISABLED,PCIE,2,N/A
+1,0000:26:00.0,1,0000:26:00.0,0,ENABLED,SELF,0,N/A
+"""
+
+
+def test_amd_smi_as_csv_of_tables() -> None:
+    assert sniff(CSV_OF_TABLES, file="a.csv").name == "amd-smi"
+    topology = parse_any(CSV_OF_TABLES, file="a.csv")
+    assert topology.accelerators == ("gpu0", "gpu1")
+    route = topology.routes().route("gpu0", "gpu1")
+    assert {topology.links[k].kind for k in route} == {LinkKind.XGMI}
+    assert topology.links[route[0]].nominal_Bps == 50e9
+    assert topology.graph.graph["peer_access"] is True
+
+
+def test_amd_smi_as_csv_of_pairs() -> None:
+    topology = parse_any(CSV_OF_PAIRS, file="a.csv")
+    assert topology.graph.nodes["gpu1"]["bus_id"] == "0000:26:00.0"
+    assert topology.graph.graph["peer_access"] is False
+    assert topology.routes(("gpu0", "gpu1")).path_class[0, 1] == PathClass.PHB
+
+
+def test_other_csv_that_begins_with_a_gpu_is_none_of_it() -> None:
+    with pytest.raises(FormatError):
+        sniff("gpu,temperature,power\n0,41,90\n", file="a.csv")

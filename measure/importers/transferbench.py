@@ -5,7 +5,8 @@ one copy at a time from the row's memory to the column's, averaged; in the secon
 directions of a pair at once, ``->`` and ``<-`` the bytes of each over its own time and
 ``<->`` their sum.  The pattern takes as long as the slower one.  CPU numbers are NUMA nodes.
 Tables may be printed as CSV, and rows ``min``, ``max`` and ``sd`` may stand between them.
-``podp2p`` does the same over several ranks, each a node of its own here.
+``podp2p`` does the same over several ranks, each a node of its own here; presets over network
+cards: :mod:`topocal.measure.importers.transferbench_nics`.
 ``a2a`` copies between all pairs at once; ``scaling`` copies from one GPU to
 each other memory with ever more compute units, of which the best counts.  Lines of single
 transfers: :mod:`topocal.measure.importers.transferbench_transfers`.
@@ -21,6 +22,7 @@ from topocal.measure.importers.figures import alone, finishing, in_order, is_rat
 from topocal.measure.importers.imported import Draft, Imported
 from topocal.measure.importers.importer import Importer
 from topocal.measure.importers.text_matrix import Matrix, MatrixRow, header_names, read_matrix
+from topocal.measure.importers.transferbench_nics import NicTables, is_of_nics
 from topocal.measure.importers.transferbench_ranks import read_rank_table
 from topocal.measure.importers.transferbench_transfers import (
     Transfers,
@@ -59,6 +61,8 @@ def looks_like_transferbench(text: str) -> bool:
         return True
     if _SCALING.search(text) is not None and "NumCUs" in text:
         return True
+    if "NIC" in text and any(map(is_of_nics, text.splitlines())):
+        return True
     return "Transfer" in text and any(map(is_transfer, _lines(text)))
 
 
@@ -81,14 +85,14 @@ def parse_transferbench(text: str, *, file: str) -> Imported:
     lines = _lines(text)
     size: float | None = None
     run, seen = 1, set[str]()
-    transfers = Transfers(draft)
+    transfers, nics = Transfers(draft), NicTables(draft)
     at = 0
     while at < len(lines):
         line = lines[at]
         at += 1
         if stated := _BYTES.search(line):
             size = float(stated[1]) or None
-        if transfers.take(line, at):
+        if transfers.take(line, at) or nics.take(line, at):
             continue
         if summary := _SUMMARY.search(line):
             found = _table_below(lines, at, draft.file)
@@ -111,6 +115,7 @@ def parse_transferbench(text: str, *, file: str) -> Imported:
         matrix, at = found
         _add(draft, title, matrix, size, run)
     transfers.finish()
+    nics.finish()
     if _PARALLEL.search(text) is not None:
         draft.note(
             "pairs of nodes ran at the same time (PARALLEL_LVL): what they share is in the figures"

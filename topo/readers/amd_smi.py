@@ -1,4 +1,7 @@
-"""``amd-smi topology``, as JSON of either form and in words.
+"""``amd-smi topology``, as JSON of either form, in words and as CSV.
+
+CSV has a row for each GPU and a column for each table and other GPU (``weight_gpu_3``); a row for
+each pair is read as well, its columns called as the JSON's keys.
 
 References
 ----------
@@ -29,6 +32,13 @@ _JSON: Final = re.compile(r'"(?:num_hops|link_accessibility|link_status|link_typ
 _TEXT: Final = re.compile(r"^\s{0,8}(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW) TABLE:", re.M)
 _TITLE: Final = re.compile(r"\s{0,8}([A-Z][A-Z \-]{1,40}) TABLE:\s*")
 _SPAN: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+_CSV: Final = re.compile(
+    r"^\s{0,8}gpu,(?:[\w ]{1,40},){0,8}?"
+    r"(?:(?:link_accessibility|weight|hops|link_type|numa_bandwidth)_gpu_[0-9]{1,4}|\w{0,20}(?:num_hops|link_type|link_status))\b",
+    re.M,
+)
+_CSV_COLUMN: Final = re.compile(r"([a-z_]{1,40})_gpu_([0-9]{1,4})")
+_OTHER_GPU: Final = ("links_gpu", "link_gpu", "dst_gpu", "gpu2", "gpu_2", "peer_gpu", "to_gpu")
 _OLD_KEY: Final = re.compile(r"gpu_([0-9]{1,4})")
 _TABLES: Final = {
     "ACCESS": "link_status",
@@ -49,7 +59,7 @@ _REMEDY: Final = "give the output of amd-smi topology --json as it was printed"
 
 def looks_like_amd_smi(text: str) -> bool:
     """Whether a text is of ``amd-smi topology``."""
-    return _JSON.search(text) is not None or _TEXT.search(text) is not None
+    return any(pattern.search(text) is not None for pattern in (_JSON, _TEXT, _CSV))
 
 
 def parse_amd_smi(text: str, *, file: str) -> Topology:
@@ -62,7 +72,10 @@ def parse_amd_smi(text: str, *, file: str) -> Topology:
     """
     gpus: dict[int, AmdGpu] = {}
     pairs: dict[tuple[int, int], AmdPair] = {}
-    said = _from_json(text, gpus, file) if _JSON.search(text) else _from_text(text, gpus)
+    if _JSON.search(text):
+        said = _from_json(text, gpus, file)
+    else:
+        said = _from_text(text, gpus) if _TEXT.search(text) else _from_csv(text, gpus)
     for a, b, what, value in said:
         if a == b:
             continue
@@ -176,6 +189,33 @@ def _from_text(text: str, gpus: dict[int, AmdGpu]) -> Iterator[tuple[int, int, s
         for column, word in zip(columns, words[1:], strict=False):
             if what and column in number and names[0] in number:
                 yield number[names[0]], number[column], what, word
+
+
+# CSV
+
+
+def _from_csv(text: str, gpus: dict[int, AmdGpu]) -> Iterator[tuple[int, int, str, object]]:
+    """Rows of GPUs, or of pairs."""
+    keys = _OLD_TABLES | {key: key for key in _TABLES.values()}
+    columns: list[str] = []
+    for line in plain_lines(text):
+        cells = [cell.strip() for cell in line.split(",")]
+        if cells[0] == "gpu":
+            columns = cells
+            continue
+        number = whole_number(cells[0]) if len(cells) == len(columns) > 1 else None
+        if number is None or number < 0 or len(gpus) > MAX_DEVICES:
+            continue
+        row = dict(zip(columns, cells, strict=True))
+        address = next((row[key] for key in ("bdf", "gpu_bdf") if key in row), "")
+        gpus[number] = AmdGpu(number=number, bus_id=normal_bus_id(address))
+        other = next((whole_number(row[key]) for key in _OTHER_GPU if key in row), None)
+        for column, cell in row.items():
+            of_table = _CSV_COLUMN.fullmatch(column)
+            if of_table is not None and of_table[1] in keys:
+                yield number, int(of_table[2]), keys[of_table[1]], cell
+            elif other is not None and (key := column.removeprefix("links_")) in keys:
+                yield number, other, keys[key], cell
 
 
 AMD_SMI: Final = Reader(

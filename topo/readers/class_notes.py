@@ -74,7 +74,8 @@ def _note_hidden(builder: TopologyBuilder, matrix: ClassMatrix) -> None:
     ]
     if hidden:
         a, b = hidden[0]
-        more = f" and {len(hidden) - 1} more pairs" if len(hidden) > 1 else ""
+        rest = len(hidden) - 1
+        more = f" and {rest} more pair{'s' * (rest > 1)}" if rest else ""
         builder.note(
             f"the GPU link of {matrix.devices[a].id}-{matrix.devices[b].id}{more} hides how far "
             "apart they are in PCIe: placed as far apart as NICs and NUMA nodes allow"
