@@ -1,13 +1,19 @@
-"""What tests of the command line have in common: running it, and files to run it on."""
+"""What tests of the command line have in common: running it, and files to run it on; and those of
+the report: a browser, and pages of every kind of model."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+
+if TYPE_CHECKING:
+    from browser import Browser
+
+    from topocal.solve.model import Model
 
 
 class Ran(NamedTuple):
@@ -75,3 +81,31 @@ def run(command: Run, made: dict[str, bytes]) -> Run:
     for name, content in made.items():
         Path(name).write_bytes(content)
     return command
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    from browser import open_browser
+
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def models() -> dict[str, Model]:
+    from report_models import MODELS
+
+    return {name: make() for name, make in MODELS.items()}
+
+
+@pytest.fixture(scope="session")
+def pages(models: dict[str, Model], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A report of each model."""
+    from topocal.report.page import build_report, render_report
+
+    folder = tmp_path_factory.mktemp("pages")
+    found = {}
+    for name, model in models.items():
+        found[name] = folder / f"{name}.html"
+        found[name].write_text(render_report(build_report(model)))
+    return found
