@@ -145,7 +145,7 @@ def test_nothing_waits_for_a_named_pipe(verb: str, tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert ran.returncode == 2
     assert "is a named pipe" in ran.stderr
@@ -201,7 +201,7 @@ def test_a_pipe_that_is_open(tmp_path: Path) -> None:
     (tmp_path / "topo.txt").write_text(TOPO)
     command = f"{sys.executable} -m topocal read <(cat topo.txt) /dev/stdin < topo.txt"
     ran = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "the files do not contradict each other" in ran.stdout
