@@ -20,6 +20,7 @@ from topocal.measure.patterns import PatternKind, notation
 from topocal.measure.samples import Measurements
 from topocal.solve.rows import Observation
 from topocal.solve.scenarios import Scenario, build_scenarios
+from topocal.solve.words import name_in_words
 from topocal.topo.flow import Pattern
 from topocal.topo.incidence import incidence
 from topocal.topo.topology import Topology
@@ -29,6 +30,8 @@ __all__ = ["Observed", "observe"]
 SIGMA_FLOOR: Final = 1e-3
 """No capacity is known better than this: clocks and background traffic drift that much
 between patterns however often each is repeated."""
+
+_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +165,11 @@ def _notes(measurements: Measurements, scenarios: tuple[Scenario, ...]) -> Itera
             f"{len(stragglers)} of {len(measurements.samples)} timings left out as stragglers, "
             f"such as one of {first.sample.name}: {first.reason}"
         )
+    doubted: dict[str, list[str]] = {}
     for scenario in scenarios:
         if scenario.doubt is not None:
-            yield f"{scenario.name} is not used: {scenario.doubt}"
+            doubted.setdefault(scenario.doubt, []).append(scenario.name)
+    for doubt, names in doubted.items():
+        shown = ", ".join(name_in_words(name) for name in names[:_SHOWN])
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        yield f"{shown}{more} {'is' if len(names) == 1 else 'are'} not used: {doubt}"

@@ -36,6 +36,10 @@ __all__ = ["LeftOut", "Scenario", "build_scenarios"]
 MOST_SIZES: Final = 256
 """More sizes than this are averaged in bins of neighbours before lines are fitted."""
 
+MOST_ERROR: Final = 0.5
+"""Standard error of a slope, as a share of it, beyond which it may as well be zero: that is
+less than two deviations away."""
+
 _SMALLEST: Final = float(np.finfo(float).tiny)
 _LARGEST: Final = float(np.finfo(float).max)
 
@@ -320,6 +324,8 @@ def _scenarios(
             doubt = "only empty messages were measured"
         elif not slope > 0:
             doubt = "its time does not grow with the size"
+        elif len(sizes) > 1 and isfinite(error) and error > MOST_ERROR * slope:
+            doubt = "its time does not clearly grow with the size; measure larger messages"
         fit = fits[number]
         yield Scenario(
             pattern=patterns[number],

@@ -160,6 +160,22 @@ def test_times_that_do_not_grow_say_no_slope() -> None:
     assert found.alpha_s == pytest.approx(2.6e-6, rel=0.05)
 
 
+def test_a_slope_that_may_as_well_be_zero_is_none() -> None:
+    # Small messages on a busy machine: the times scatter by far more than the size adds.
+    small, large = (2.2e-3, 3.1e-3, 4.4e-3), (2.4e-3, 3.7e-3, 4.9e-3)
+    noisy = (
+        *(Sample(pattern=peer("gpu0", "gpu1", 2.0**16), seconds=s) for s in small),
+        *(Sample(pattern=peer("gpu0", "gpu1", 2.0**20), seconds=s) for s in large),
+    )
+    (found,) = build(*noisy)
+    assert found.seconds_per_byte is None
+    assert found.doubt == ("its time does not clearly grow with the size; measure larger messages")
+    # Larger ones tell it all the same.
+    telling = (Sample(pattern=peer("gpu0", "gpu1", 2.0**28), seconds=0.2 + s) for s in large)
+    (found,) = build(*noisy, *telling)
+    assert found.throughput_Bps == pytest.approx(2.0**28 / 0.2, rel=0.05)
+
+
 def test_rates_of_unknown_size_are_pooled_per_byte() -> None:
     (found,) = build(
         Sample(pattern=peer("gpu0", "gpu1", 100.0), seconds=1.0, size_known=False),
