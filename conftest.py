@@ -1,5 +1,5 @@
 """What the surroundings must not change: a missing torch, a shell that has all ignore Ctrl-C, the
-width and the colours of a terminal, a job of other ranks that the tests run in."""
+width and the colours of a terminal, a job of other ranks that the tests run in, slowness."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import re
 import signal
 from importlib.util import find_spec
+
+from hypothesis import HealthCheck, settings
 
 # What cannot be looked at without torch is left out where it is not installed.
 collect_ignore = [] if find_spec("torch") else ["measure/worker.py"]
@@ -23,3 +25,13 @@ _SURROUNDINGS = re.compile(
 )
 for _name in filter(_SURROUNDINGS.fullmatch, list(os.environ)):
     del os.environ[_name]
+
+# No example is too slow for a slow machine. What is drawn stays as it was: the same each time where
+# CI is set, by chance elsewhere.
+settings.register_profile(
+    "any machine",
+    parent=settings.default,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("any machine")
