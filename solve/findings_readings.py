@@ -18,7 +18,7 @@ from topocal.measure.importers.imported import LinkCost, Reading
 from topocal.solve.evidence import Finding, FindingKind, Severity, Shown, listed, span
 from topocal.solve.findings_links import pcie_states
 from topocal.solve.findings_sizes import SIZED
-from topocal.solve.findings_topology import FABRIC
+from topocal.solve.findings_topology import joined_by_fabric
 from topocal.solve.settings import Setting
 from topocal.solve.words import ranges, sentence
 from topocal.topo.endpoint_names import canonical_endpoint
@@ -232,10 +232,7 @@ def _all_joined(topology: Topology) -> bool:
     cards = topology.accelerators
     routes = topology.routes(cards)
     return len(cards) > 1 and all(
-        any(topology.links[k].kind in FABRIC for k in routes.route(a, b))
-        for a in cards
-        for b in cards
-        if a != b
+        joined_by_fabric(topology, routes, a, b) for a in cards for b in cards if a != b
     )
 
 

@@ -12,16 +12,26 @@ from typing import Final
 
 from topocal.solve.evidence import Evidence, Finding, FindingKind, Severity, listed
 from topocal.solve.findings_links import find_slow_links
-from topocal.solve.words import ranges
+from topocal.solve.words import pairs_in_words, ranges
 from topocal.topo.resource import LinkKind, PathClass
+from topocal.topo.routing import Routes
 from topocal.topo.topology import Topology
 
-__all__ = ["FABRIC", "find_in_topology", "find_no_fabric"]
+__all__ = [
+    "FABRIC",
+    "find_fewer_links",
+    "find_in_topology",
+    "find_no_fabric",
+    "joined_by_fabric",
+]
 
 FABRIC: Final = frozenset({LinkKind.NVLINK, LinkKind.XGMI, LinkKind.XELINK, LinkKind.FABRIC})
 """Links between accelerators beside PCIe."""
 
 _NAMES: Final = {LinkKind.NVLINK: "NVLink", LinkKind.XGMI: "xGMI", LinkKind.XELINK: "Xe Link"}
+
+HALF: Final = 0.6
+"""NCCL counts 12, 24 and 48 GB/s for x16 of PCIe generations 3 to 5, half for half the lanes."""
 
 SOUND: Final = 2 / 3
 """So many of the cards have the number of links that the machine is built with."""
@@ -37,6 +47,7 @@ def find_in_topology(topology: Topology) -> list[Finding]:
         *find_fewer_links(topology),
         *_some_joined(topology),
         *find_slow_links(Evidence(topology=topology, pair_rates_Bps={})),
+        *_unlike_to_nccl(topology),
         *_no_peer_access(topology),
     ]
 
@@ -48,10 +59,7 @@ def find_no_fabric(topology: Topology) -> list[Finding]:
         return []
     routes = topology.routes(cards)
     fabric = {
-        (a, b)
-        for a in cards
-        for b in cards
-        if a != b and any(topology.links[k].kind in FABRIC for k in routes.route(a, b))
+        (a, b) for a in cards for b in cards if a != b and joined_by_fabric(topology, routes, a, b)
     }
     joined = Counter(a for a, _ in fabric)
     most = max(joined.values(), default=0)
@@ -73,6 +81,13 @@ def find_no_fabric(topology: Topology) -> list[Finding]:
     return [
         Finding(kind=FindingKind.NO_FABRIC, severity=Severity.SERIOUS, about=tuple(lost), text=text)
     ]
+
+
+def joined_by_fabric(topology: Topology, routes: Routes, a: str, b: str) -> bool:
+    """Whether a fabric's link is on the way from one card to another; not where there is none."""
+    if int(routes.path_class.flat[routes.pair_index(a, b)]) == PathClass.DIS:
+        return False
+    return any(topology.links[k].kind in FABRIC for k in routes.route(a, b))
 
 
 def find_fewer_links(topology: Topology) -> list[Finding]:
@@ -151,9 +166,29 @@ def _of_fabric(kind: FindingKind, severity: Severity, about: list[str], text: st
     return Finding(kind=kind, severity=severity, about=tuple(about), text=text)
 
 
+def _unlike_to_nccl(topology: Topology) -> list[Finding]:
+    """Cards whose PCIe link passes less by NCCL's count than another's."""
+    cards = set(topology.accelerators)
+    own = {
+        tail: float(data["nccl_bw_GBps"])
+        for tail, _, data in topology.graph.edges(data=True)
+        if tail in cards and data["kind"] is LinkKind.PCIE and data.get("nccl_bw_GBps")
+    }
+    most = max(own.values(), default=0.0)
+    slow = {card: rate for card, rate in own.items() if rate <= HALF * most}
+    if not slow or len(slow) > len(own) / 2:
+        return []
+    each = listed([f"{rate:g} GB/s for the PCIe link of {card}" for card, rate in slow.items()])
+    text = (
+        f"NCCL counts {each}, and {most:g} GB/s for that of others: fewer lanes or an older "
+        "generation. Look at the slot, the riser and the settings of the board."
+    )
+    return [_of_fabric(FindingKind.SLOW_LINK, Severity.WARNING, list(slow), text)]
+
+
 def _no_peer_access(topology: Topology) -> list[Finding]:
     if topology.graph.graph.get("peer_access") is not False:
-        return []
+        return _some_without_peer_access(topology)
     return [
         Finding(
             kind=FindingKind.NO_PEER,
@@ -166,3 +201,16 @@ def _no_peer_access(topology: Topology) -> list[Finding]:
             ),
         )
     ]
+
+
+def _some_without_peer_access(topology: Topology) -> list[Finding]:
+    pairs = [(a, b) for a, b in topology.graph.graph.get("no_peer_pairs") or ()]
+    if not pairs:
+        return []
+    mutual = [p for a, b in pairs for p in ((a, b), (b, a))]
+    text = (
+        f"There is no peer access between some pairs: {pairs_in_words(mutual)}. Their copies go "
+        "through the host's memory; the other pairs reach each other directly."
+    )
+    about = list(dict.fromkeys(n for pair in pairs for n in pair))
+    return [_of_fabric(FindingKind.NO_PEER, Severity.WARNING, about, text)]

@@ -40,7 +40,10 @@ def structure(topology: Topology) -> tuple[str, ...]:
         for k, a in enumerate(cards)
         for b in cards[k + 1 :]
     )
+    apart = counts.pop(PathClass.DIS.name, 0)
     shown = ", ".join(f"{n} {name}" for name, n in counts.items())
+    if apart:
+        shown += f"{', ' * bool(shown)}{apart} of which nothing says how they are connected"
     lines = [f"{len(cards)} cards; pairs by class: {shown}"]
     fabric = _together(topology, cards, FABRIC, frozenset(NodeKind) - {NodeKind.NET_SWITCH})
     if any(len(group) > 1 for group in fabric):

@@ -190,3 +190,55 @@ def test_a_network_card_does_not_idle() -> None:
     assert found.severity is Severity.WARNING
     assert "at generation 3 though generation 4 is possible" in found.text
     assert found.text.endswith("network cards keep theirs when idle.")
+
+
+PEERS = """\
+$ nvidia-smi topo -p2p r
+        GPU0  GPU1  GPU2  GPU3
+ GPU0   X     OK    CNS   CNS
+ GPU1   OK    X     CNS   CNS
+ GPU2   CNS   CNS   X     OK
+ GPU3   CNS   CNS   OK    X
+
+Legend:
+  X    = Self
+  OK   = Status Ok
+  CNS  = Chipset not supported
+"""
+
+
+def test_peer_access_alone_says_who_lacks_it() -> None:
+    topology = read(PEERS)
+    assert structure(topology) == (
+        "4 cards; pairs by class: 6 of which nothing says how they are connected",
+    )
+    (found,) = find_in_topology(topology)
+    assert found.kind is FindingKind.NO_PEER
+    assert "gpu0 and gpu1 with gpu2 and gpu3. Their copies go through the host" in found.text
+
+
+NCCL_LOG = """\
+n1:2:2 [0] NCCL INFO P2P is disabled between connected GPUs 1 and 0. You can repress this message
+n1:2:2 [0] NCCL INFO === System : maxBw 10.0 totalBw 12.0 ===
+n1:2:2 [0] NCCL INFO CPU/0-0 (1/1/2)
+n1:2:2 [0] NCCL INFO + PCI[12.0] - GPU/0-2000 (0)
+n1:2:2 [0] NCCL INFO + PCI[6.0] - GPU/0-3000 (1)
+n1:2:2 [0] NCCL INFO + PCI[12.0] - GPU/0-4000 (2)
+n1:2:2 [0] NCCL INFO ==========================================
+n1:2:2 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct
+"""
+
+
+def test_what_nccl_says_of_links_and_ways() -> None:
+    topology = read(NCCL_LOG)
+    (found,) = find_in_topology(topology)
+    assert found.text.startswith(
+        "NCCL counts 6 GB/s for the PCIe link of gpu1, and 12 GB/s for that of others"
+    )
+    notes = topology.graph.graph["notes"]
+    assert any("peer access is off between GPUs 0 and 1" in note for note in notes)
+    assert any("through host memory (SHM)" in note for note in notes)
+
+
+def test_links_that_nccl_counts_alike_are_no_finding() -> None:
+    assert find_in_topology(read(NCCL_LOG.replace("PCI[6.0]", "PCI[12.0]"))) == []

@@ -38,10 +38,10 @@ from topocal.measure.importers.figures import moved, number, to_number
 from topocal.measure.importers.imported import Draft, Imported, Reading
 from topocal.measure.importers.importer import Importer
 from topocal.measure.importers.json_text import begins_json, find_json
-from topocal.measure.importers.nccl_transports import transport_notes
 from topocal.measure.importers.visible_devices import VisibleDevices
 from topocal.measure.samples import Sample
 from topocal.topo.errors import one_line
+from topocal.topo.readers.nccl_transports import transport_notes
 from topocal.topo.readers.paste import plain_lines
 from topocal.topo.readers.pci import normal_bus_id
 from topocal.topo.units import BYTES_PER_GB, format_bytes

@@ -21,6 +21,7 @@ from typing import Any, Final
 from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FormatError, Where
 from topocal.topo.readers.nccl_dump import Dump, DumpNode, find_dumps, visible_devices
+from topocal.topo.readers.nccl_transports import transport_notes
 from topocal.topo.readers.nccl_tree import (
     MAX_CPUS,
     MAX_CPUS_IN_ALL,
@@ -87,6 +88,8 @@ def parse_nccl_log(text: str, *, file: str) -> Topology:
     shape = _Shape(dump, TopologyBuilder(Path(file).stem or "machine"), file)
     shape.builder.source(f"{Path(file).name}: NCCL log, topology dump of line {dump.line}")
     _note_dumps(shape.builder, dump, dumps)
+    for sentence in transport_notes(text, {}):
+        shape.builder.note(sentence)
     return shape.build(visible_devices(text, dump.host))
 
 
