@@ -19,10 +19,14 @@ from topocal.measure.load import parse_measurements
 from topocal.measure.patterns import parse_pattern
 from topocal.solve.explain import explain
 from topocal.solve.rectangles import members_of
+from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FlowError, FormatError, InputError
 from topocal.topo.flow import Flow, Pattern
 from topocal.topo.machines import b70
 from topocal.topo.readers.amd_smi import parse_amd_smi
+from topocal.topo.render.outline import outline
+from topocal.topo.render.svg import render_svg
+from topocal.topo.resource import NodeKind
 from topocal.topo.validation import inconsistencies
 
 FUZZ = Path(__file__).parent / "fuzz"
@@ -211,3 +215,13 @@ def test_one_pair_told_twice_has_no_like() -> None:
     )
     found = explain(parse_measurements(text.encode(), file="f"), time_limit_s=0)
     assert len(found.model.topology.endpoints) == 2
+
+
+def test_a_switch_of_gpu_links_that_nothing_is_joined_to_is_drawn() -> None:
+    """It is in no tree, as it has GPUs around it elsewhere, and so the part had no node."""
+    builder = TopologyBuilder("two parts")
+    builder.node("gpu0", NodeKind.GPU)
+    builder.node("nvswitch0", NodeKind.NVSWITCH)
+    topology = builder.build()
+    assert [machine.nodes for machine in outline(topology).machines] == [["gpu0"], ["nvswitch0"]]
+    assert "nvswitch0" in render_svg(topology)

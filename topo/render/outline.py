@@ -256,7 +256,10 @@ def _machine(topology: Topology, nodes: list[str], local: list[Connection]) -> M
 def _grow(
     nodes: list[str], kinds: dict[str, NodeKind], tree: Iterable[Connection]
 ) -> tuple[tuple[Branch, ...], set[str]]:
-    """Trees that hold every node but NVSwitches, and the ids of the links they follow."""
+    """Trees that hold every node but NVSwitches, and the ids of the links they follow.
+
+    NVSwitches that nothing else is joined to stand for themselves.
+    """
     beside: dict[str, list[tuple[str, Connection]]] = defaultdict(list)
     for connection in tree:
         beside[connection.a].append((connection.b, connection))
@@ -265,7 +268,7 @@ def _grow(
     below: dict[str, list[str]] = defaultdict(list)
     order = {kind: k for k, kind in enumerate(_ROOTS)}
     starts = sorted(
-        (n for n in nodes if kinds[n] is not NodeKind.NVSWITCH),
+        [n for n in nodes if kinds[n] is not NodeKind.NVSWITCH] or nodes,
         key=lambda n: (order.get(kinds[n], len(order)), natural_key(n)),
     )
     roots: list[str] = []
