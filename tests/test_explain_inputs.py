@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from topocal.cli import command_line
 from topocal.explaining import sort_inputs
+from topocal.solve.model import read_model
 from topocal.topo.errors import InputError
 
 CASES = Path(__file__).parents[1].parent / "shared" / "cases"
@@ -53,22 +55,43 @@ def test_nothing_is_passed_over_where_all_is_of_use(tmp_path: Path) -> None:
     found = sort_inputs(place(tmp_path, topo=TOPO, pairs=PAIRS), None)
     assert found.notes == ()
     assert found.machine is not None
-    assert len(found.whole().measurements.samples) == 6
+    assert len(found.whole()[0].measurements.samples) == 6
 
 
-def test_host_memory_that_the_topology_lacks_is_passed_over(tmp_path: Path) -> None:
+def test_host_memory_that_the_topology_lacks_is_a_part_of_its_own(tmp_path: Path) -> None:
     found = sort_inputs(place(tmp_path, topo=TOPO, pairs=PAIRS, host=HOST), None)
-    assert found.whole().machine is not None
-    assert len(found.whole().measurements.samples) == 6
+    assert found.whole()[0].machine is not None
+    assert len(found.whole()[0].measurements.samples) == 6
     (note,) = found.notes
     assert "cpu0: 2 figures" in note
+    (_, host) = found.parts
+    assert (host.title, host.machine) == (f"{found.parts[0].title} (with cpu0)", None)
+    assert len(host.measurements.samples) == 2
+
+
+def test_a_fit_takes_pastes_as_explain_does(tmp_path: Path) -> None:
+    paste = tmp_path / "paste.txt"
+    paste.write_text(
+        TOPO + "\n" + "Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)\n"
+        "   D\\D     0      1\n     0 700.0  25.0\n     1  25.2 700.0\n"
+    )
+    model = tmp_path / "model.json"
+    command_line()(["fit", str(paste), "-o", str(model)], standalone_mode=False)
+    assert read_model(model).topology.accelerators == ("gpu0", "gpu1", "gpu2")
+    # Two machines in one table: one is fitted, and what is left is said.
+    two = tmp_path / "two.csv"
+    two.write_text(
+        "box,source,destination,bandwidth_GBps\na,gpu0,gpu1,25\na,gpu1,gpu0,25\nb,gpu0,gpu1,50\n"
+    )
+    command_line()(["fit", str(two), "-o", str(model)], standalone_mode=False)
+    assert "two.csv (box a) is used; not two.csv (box b)" in read_model(model).notes
 
 
 def test_a_topology_that_shows_nothing_of_what_was_measured_is_not_used(tmp_path: Path) -> None:
     found = sort_inputs(place(tmp_path, topo=TOPO, host=HOST), None)
     assert found.machine is not None
-    assert found.whole().machine is None
-    assert len(found.whole().measurements.samples) == 2
+    assert found.whole()[0].machine is None
+    assert len(found.whole()[0].measurements.samples) == 2
     assert "it is not used" in found.notes[0]
 
 
@@ -81,7 +104,7 @@ def test_an_endpoint_that_is_misspelt_is_not_passed_over(tmp_path: Path) -> None
 
 def test_a_file_of_collectives_alone_is_no_part_of_a_fit(tmp_path: Path) -> None:
     found = sort_inputs(place(tmp_path, pairs=PAIRS, collective=COLLECTIVE), None)
-    assert len(found.whole().measurements.samples) == 6
+    assert len(found.whole()[0].measurements.samples) == 6
     (note,) = [n for n in found.notes if "no figure that a fit can use" in n]
     assert note.startswith("collective.csv: ")
     assert "library's choice" in note
@@ -89,7 +112,9 @@ def test_a_file_of_collectives_alone_is_no_part_of_a_fit(tmp_path: Path) -> None
 
 def test_where_no_file_is_of_use_a_fit_says_why(tmp_path: Path) -> None:
     found = sort_inputs(place(tmp_path, topo=TOPO, collective=COLLECTIVE), None)
-    with pytest.raises(InputError, match="no figure that a fit can use: which bytes"):
+    with pytest.raises(
+        InputError, match=r"no figure that a fit can use: collective\.csv: which bytes"
+    ):
         found.whole()
     alone = sort_inputs(place(tmp_path, topo=TOPO), None)
     assert alone.parts == ()
@@ -121,7 +146,7 @@ def test_a_table_that_reads_twice_another_is_one_of_both_ways(tmp_path: Path) ->
     other = tmp_path / "more.txt"
     other.write_text(matrix(48.0))
     found = sort_inputs([*files, other], None)
-    names = {s.name for s in found.whole().measurements.samples}
+    names = {s.name for s in found.whole()[0].measurements.samples}
     assert {"gpu0<->gpu1", "gpu0<->gpu2", "gpu1<->gpu2"} < names
     assert any("reads 1.92 times what the other figures say" in n for n in found.notes)
 
@@ -130,7 +155,7 @@ def test_an_unsymmetric_table_is_none_of_both_ways(tmp_path: Path) -> None:
     other = tmp_path / "p2p_bi.txt"
     other.write_text(matrix(48.0, 10.0))
     found = sort_inputs([other], None)
-    assert all("<->" not in s.name for s in found.whole().measurements.samples)
+    assert all("<->" not in s.name for s in found.whole()[0].measurements.samples)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +171,7 @@ def test_an_unsymmetric_table_is_none_of_both_ways(tmp_path: Path) -> None:
 def test_alone_the_name_of_the_file_counts(tmp_path: Path, name: str, both: bool) -> None:
     (tmp_path / name).write_text(matrix(100.0))
     found = sort_inputs([tmp_path / name], None)
-    names = {s.name for s in found.whole().measurements.samples}
+    names = {s.name for s in found.whole()[0].measurements.samples}
     assert all(("<->" in n) is both for n in names)
 
 
@@ -157,7 +182,7 @@ def host_file(rate: float) -> str:
 def test_cards_that_all_call_themselves_the_first_are_told_by_the_files(tmp_path: Path) -> None:
     files = place(tmp_path, card_1=host_file(12.0), card_3=host_file(3.0), card_4=host_file(12.1))
     found = sort_inputs(files, None)
-    names = {s.name for s in found.whole().measurements.samples}
+    names = {s.name for s in found.whole()[0].measurements.samples}
     assert {"cpu0->gpu1", "cpu0->gpu3", "gpu4->cpu0"} < names
     assert any("gpu1, gpu3 and gpu4" in n for n in found.notes)
 
@@ -221,7 +246,7 @@ def test_what_was_passed_over_is_printed_and_in_the_json(tmp_path: Path) -> None
     assert ran.returncode == 0, ran.stderr
     assert "- collective.csv: no figure" in ran.stdout
     notes = json.loads(explain(*files, "--json").stdout)["model"]["notes"]
-    assert sum("passed over" in note or "no figure" in note for note in notes) == 2
+    assert sum("by themselves" in note or "no figure" in note for note in notes) == 2
 
 
 def test_what_is_no_sample_and_a_topology_alone_are_explained_as_well(tmp_path: Path) -> None:

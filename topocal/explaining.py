@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from topocal.explaining_tables import (
     Piece,
@@ -45,6 +45,8 @@ class Part:
     ----------
     title
         The files, and the machine where a table tells several apart.
+    files
+        The files.
     measurements
         The samples.
     machine
@@ -54,6 +56,7 @@ class Part:
     """
 
     title: str
+    files: tuple[str, ...]
     measurements: Measurements
     machine: Topology | None
     no_peer: frozenset[tuple[str, str]] = frozenset()
@@ -66,44 +69,56 @@ class Inputs:
     Attributes
     ----------
     parts
-        The figures, those with most first; none where no figure is a pattern's time.
+        The figures, those on the topology first, then those with most; none where no figure
+        is a pattern's time.
     settings
         All tables of all files, with their conditions.
     machine
         The topology of those files that describe one; ``None`` where none does.
     notes
         What was made out, passed over and put apart, in sentences.
+    unsettled
+        What else is to be known of a model of these figures; explaining them tells it better.
     """
 
     parts: tuple[Part, ...]
     settings: tuple[Setting, ...]
     machine: Topology | None
     notes: tuple[str, ...]
+    unsettled: tuple[str, ...] = ()
 
-    def whole(self) -> Part:
-        """The one part that there is.
+    def whole(self) -> tuple[Part, tuple[str, ...]]:
+        """What one model is of, and all notes.
+
+        Where the same files hold several parts it is the first, and the notes say what it
+        leaves.
 
         Raises
         ------
         InputError
-            When there is none, or several.
+            When there is no part, or files are of several machines or settings.
         """
         from topocal.topo.errors import InputError
 
         if not self.parts:
-            reasons = [r.reason for s in self.settings for r in s.readings]
-            why = f": {reasons[0]}" if reasons else ""
+            reasons = [f"{s.source}: {r.reason}" for s in self.settings for r in s.readings]
+            if reasons:
+                why = f": {reasons[0]}"
+            else:
+                why = ", only what says how the machine is wired" if self.machine else ""
             raise InputError(
                 f"no figure that a fit can use{why}",
                 remedy="give a file with rates of pairs or of patterns",
             )
-        if len(self.parts) > 1:
+        first, *others = self.parts
+        if any(part.files != first.files for part in others):
             titles = "; ".join(part.title for part in self.parts)
             raise InputError(
                 f"the figures are of several machines or settings: {titles}",
                 remedy="give the files of one",
             )
-        return self.parts[0]
+        left = [f"{first.title} is used; not {part.title}" for part in others]
+        return first, (*self.notes, *self.unsettled, *left)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,6 +129,7 @@ class _Table:
     imported: Imported | None
     measurements: Measurements | None
     notes: list[str] = field(default_factory=list)
+    unsettled: list[str] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)
 
 
@@ -141,15 +157,20 @@ def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
         passed_over += _read(path, name, machines, tables, seen)
     machine = machines[0] if len(machines) == 1 else merge(machines).topology if machines else None
     notes = [*passed_over, *_as_numbered(tables, machine)]
-    notes += [*numbered_by_file(tables), *as_both_ways(tables)]
-    for table in tables:
+    notes += numbered_by_file(tables)
+    untitled = [(table, table.imported) for table in tables]
+    notes += as_both_ways(tables)
+    for table, before in untitled:
         table.settings = _settings(table)
+        if table.imported is not before:
+            table.unsettled = [n for n in table.unsettled if "has no title" not in n]
     parts, more = _parts(tables, machine)
     return Inputs(
         parts=tuple(parts),
         settings=tuple(s for t in tables for s in t.settings),
         machine=machine,
-        notes=tuple(dict.fromkeys([*notes, *_of_files(tables), *more])),
+        notes=tuple(dict.fromkeys([*notes, *_of_files(tables, "notes"), *more])),
+        unsettled=tuple(_of_files(tables, "unsettled")),
     )
 
 
@@ -165,11 +186,11 @@ def _as_numbered(tables: Sequence[_Table], machine: Topology | None) -> list[str
     return notes
 
 
-def _of_files(tables: Sequence[_Table]) -> list[str]:
+def _of_files(tables: Sequence[_Table], kind: Literal["notes", "unsettled"]) -> list[str]:
     """Notes of importers, each once, with the files that it is of where there are several."""
     by_text: dict[str, list[str]] = {}
     for table in tables:
-        for note in table.notes:
+        for note in table.notes if kind == "notes" else table.unsettled:
             by_text.setdefault(note, []).append(table.name)
     if len({t.name for t in tables}) < 2:
         return list(by_text)
@@ -233,15 +254,19 @@ def _read(
         return passed_over
     for imported in import_all(text, file=file):
         notes = [n for n in imported.notes if not _TOLD_OTHERWISE.search(n)]
-        tables.append(_Table(name=name, imported=imported, measurements=None, notes=notes))
+        table = _Table(name=name, imported=imported, measurements=None, notes=notes)
+        table.unsettled = [n for n in imported.notes if _UNSETTLED.search(n)]
+        tables.append(table)
     return passed_over
 
 
-_TOLD_OTHERWISE = re.compile(
-    r"is used, (with|not)|has no title|have no (peer )?access|contradicts itself"
-    r"|^with peer access copies between GPUs run at"
-)
+_UNSETTLED: Final = re.compile(r"has no title|have no (peer )?access|contradicts itself")
 """Notes of importers that explaining tells better: all tables are compared here."""
+
+_TOLD_OTHERWISE: Final = re.compile(
+    rf"{_UNSETTLED.pattern}|is used, (with|not)|^with peer access copies between GPUs run at"
+)
+"""Those, and the choices that are made anew here."""
 
 
 def _unpacked(path: Path) -> bytes:
@@ -310,20 +335,27 @@ def _parts(tables: Sequence[_Table], machine: Topology | None) -> tuple[list[Par
     for group in groups:
         files = list(dict.fromkeys(p.file for p in group))
         own = ", ".join(dict.fromkeys(p.machine for p in group if p.machine))
-        measurements, shown, more = _on_machine(merge([p.measurements for p in group]), machine)
-        notes += more
-        parts.append(
-            Part(
-                title=f"{', '.join(files)} ({own})" if own else ", ".join(files),
-                measurements=measurements,
-                machine=shown,
-                no_peer=frozenset(
-                    p for t in tables if t.name in files for s in t.settings for p in s.no_peer
-                ),
-            )
+        no_peer = frozenset(
+            p for t in tables if t.name in files for s in t.settings for p in s.no_peer
         )
+        split, more = _on_machine(merge([p.measurements for p in group]), machine)
+        notes += more
+        for what, measurements, shown in split:
+            words = ", ".join(word for word in (own, what) if word)
+            parts.append(
+                Part(
+                    title=f"{', '.join(files)} ({words})" if words else ", ".join(files),
+                    files=tuple(files),
+                    measurements=measurements,
+                    machine=shown,
+                    no_peer=no_peer,
+                )
+            )
     parts.sort(
-        key=lambda part: -len({frozenset(s.pattern.pairs) for s in part.measurements.samples})
+        key=lambda part: (
+            machine is not None and part.machine is None,
+            -len({frozenset(s.pattern.pairs) for s in part.measurements.samples}),
+        )
     )
     if len({p.file for p in pieces}) > 1 and len(groups) > 1:
         notes.append(
@@ -335,40 +367,41 @@ def _parts(tables: Sequence[_Table], machine: Topology | None) -> tuple[list[Par
 
 def _on_machine(
     measurements: Measurements, machine: Topology | None
-) -> tuple[Measurements, Topology | None, list[str]]:
-    """Without figures of host memory that the topology does not show.
-
-    Where they are all that there is, it is the topology that is of no use.
+) -> tuple[list[tuple[str, Measurements, Topology | None]], list[str]]:
+    """What can be fitted on the topology, and apart from it what leads to host memory that the
+    topology does not show: each with a word where it is not all there is, and its topology.
     """
     from topocal.solve.words import is_host, ranges
 
-    if machine is None:
-        return measurements, None, []
-    known = set(machine.endpoints)
+    known = set(machine.endpoints) if machine is not None else set(measurements.endpoints)
     absent = {n for n in measurements.endpoints if n not in known and is_host(n)}
     if not absent:
-        return measurements, machine, []
+        return [("", measurements, machine)], []
 
-    def inside(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    def with_host(samples: Sequence[Sample], *, wanted: bool) -> tuple[Sample, ...]:
         return tuple(
-            s for s in samples if not any(n in absent for pair in s.pattern.pairs for n in pair)
+            s
+            for s in samples
+            if any(n in absent for pair in s.pattern.pairs for n in pair) == wanted
         )
 
-    kept = inside(measurements.samples)
-    names = ranges(absent)
-    if not kept:
-        return (
+    def part(*, wanted: bool) -> Measurements:
+        samples = with_host(measurements.samples, wanted=wanted)
+        return replace(
             measurements,
-            None,
-            [f"the topology does not show {names}, to which all figures lead: it is not used"],
+            samples=samples,
+            set_aside=with_host(measurements.set_aside, wanted=wanted),
         )
-    fewer = replace(measurements, samples=kept, set_aside=inside(measurements.set_aside))
-    count = len(measurements.samples) - len(kept)
+
+    inside, outside = part(wanted=False), part(wanted=True)
+    names = ranges(absent)
+    if not inside.samples:
+        told = f"the topology does not show {names}, to which all figures lead: it is not used"
+        return [("", measurements, None)], [told]
     return (
-        fewer,
-        machine,
+        [("", inside, machine), (f"with {names}", outside, None)],
         [
-            f"the topology does not show {names}: {count} figures to and from there are passed "
-            "over (explained by themselves without a topology)"
+            f"the topology does not show {names}: {len(outside.samples)} figures to and from "
+            "there are explained by themselves"
         ],
     )

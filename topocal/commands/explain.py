@@ -86,9 +86,9 @@ def explain(
 
     if fitted is None:
         inputs = sort_inputs(files, topology)
-        part = inputs.whole()
+        part, notes = inputs.whole()
         with progress("fitting", expected_s=fitting_s(len(part.measurements.samples))):
-            fitted = _noted(fit(part.measurements, part.machine), inputs.notes)
+            fitted = _noted(fit(part.measurements, part.machine), notes)
     known = fitted.topology.endpoints
     size_bytes = flow_size(size)
     patterns = patterns_from(

@@ -13,7 +13,9 @@ __all__ = ["fit"]
 
 
 def fit(
-    files: Annotated[list[Path], typer.Argument(help="Measurements: pair and fan tables (CSV).")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Measurements, of any kind and number; topologies too.")
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write the model.")
     ] = None,
@@ -38,8 +40,7 @@ def fit(
 
     from topocal.console import console, print_json, safe
     from topocal.expected import fitting_s
-    from topocal.machine import find_topology
-    from topocal.measure.load import load
+    from topocal.explaining import sort_inputs
     from topocal.outputs import check_outputs
     from topocal.progress import progress
     from topocal.solve.fit import fit as fit_model
@@ -49,14 +50,12 @@ def fit(
 
     certify_s = None if certify is None else parse_seconds(certify)
     check_outputs(output, [*files, topology])
-    machine = find_topology(topology) if topology else None
-    told: list[str] = []
-    measured = load(files, tell=told.append)
-    samples = len(measured.samples)
+    part, notes = sort_inputs(files, topology).whole()
+    samples = len(part.measurements.samples)
     expected_s = fitting_s(samples) + (certify_s or 0.0)
     with progress(f"fitting {samples} samples", expected_s=expected_s):
-        model = fit_model(measured, machine, certify_s=certify_s)
-    model = replace(model, notes=(*told, *model.notes))
+        model = fit_model(part.measurements, part.machine, certify_s=certify_s)
+    model = replace(model, notes=(*notes, *model.notes))
     if output is not None:
         write_model(model, output)
     if as_json:
