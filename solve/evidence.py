@@ -91,6 +91,8 @@ class FindingKind(StrEnum):
     NO_FABRIC = "no fabric"
     SIZES = "rates fall with size"
     UNITS = "wrong unit"
+    FAR_HOST = "far host memory"
+    APART = "groups apart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

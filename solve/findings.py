@@ -17,6 +17,7 @@ from topocal.solve.findings_duplex import (
     find_one_sided,
     find_staged_copies,
 )
+from topocal.solve.findings_groups import find_groups_apart
 from topocal.solve.findings_host import find_slow_host_links
 from topocal.solve.findings_levels import find_unlike_pairs
 from topocal.solve.findings_links import find_slow_links
@@ -48,6 +49,7 @@ FINDERS: Final[tuple[Callable[[Evidence], list[Finding]], ...]] = (
     find_one_sided,
     find_both_ways_of_all,
     find_unlike_pairs,
+    find_groups_apart,
     find_asymmetric_directions,
     find_duplex_loss,
     find_fading,

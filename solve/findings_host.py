@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from topocal.solve.evidence import Evidence, Finding, FindingKind, Severity, Shown
+from topocal.solve.evidence import Evidence, Finding, FindingKind, Severity, Shown, listed, span
 from topocal.solve.findings_links import pcie_states
 from topocal.solve.findings_pairs import STRAGGLES, find_stragglers
 from topocal.solve.words import ranges
@@ -24,6 +24,9 @@ __all__ = ["find_slow_host_links"]
 CLEAR: Final = 4.0
 """A card is slow by so many times what the directions of the cards differ among themselves."""
 
+FAR: Final = math.log(1.1)
+"""Memory that is far is slower by more: published MI250 and MI300 boxes lose 20 to 35 %."""
+
 _SHOWN: Final = 8
 
 
@@ -31,7 +34,10 @@ def find_slow_host_links(evidence: Evidence) -> list[Finding]:
     """Cards whose copies with the host are slow both ways, where another's are not."""
     told = {name for f in find_stragglers(evidence) for name in f.about}
     found = []
-    for host, rates in _by_host(evidence).items():
+    by_host = _by_host(evidence)
+    if len(by_host) > 1:
+        return _near_and_far(by_host)
+    for host, rates in by_host.items():
         mine = {c: both for c, both in rates.items() if c not in told}
         if len(mine) < 2:
             continue
@@ -45,6 +51,43 @@ def find_slow_host_links(evidence: Evidence) -> list[Finding]:
         if slow and 2 * len(slow) <= len(mine):
             found.append(_slow_link(evidence, host, slow, mine))
     return found
+
+
+def _near_and_far(
+    by_host: Mapping[str, Mapping[str, tuple[float, float]]],
+) -> list[Finding]:
+    """Which card is near to which of several host memories, where all of them tell."""
+    hosts = list(by_host)
+    cards = [c for c in by_host[hosts[0]] if all(c in rates for rates in by_host.values())]
+    level = {(h, c): math.sqrt(by_host[h][c][0] * by_host[h][c][1]) for h in hosts for c in cards}
+    nearest = {c: max(hosts, key=lambda h: level[h, c]) for c in cards}
+    far = {(h, c) for h in hosts for c in cards if h != nearest[c]}
+    if len(cards) < 2 or len(set(nearest.values())) < 2:
+        return []
+    if any(math.log(level[nearest[c], c] / level[h, c]) < FAR for h, c in far):
+        return []
+    parts = [
+        f"{ranges(mine)} {'is' if len(mine) == 1 else 'are'} near {h}"
+        for h in hosts
+        if (mine := [c for c in cards if nearest[c] == h])
+    ]
+    near = [r for c in cards for r in by_host[nearest[c]][c]]
+    others = [r for h, c in far for r in by_host[h][c]]
+    return [
+        Finding(
+            kind=FindingKind.FAR_HOST,
+            severity=Severity.NOTE,
+            about=tuple(cards)[:_SHOWN],
+            text=(
+                f"{listed(parts)}: copies with the near memory run at {span(near)}, with the far "
+                f"one at {span(others)}, across what joins the sockets. Keep a card's buffers and "
+                "processes on its own socket."
+            ),
+            evidence=tuple(
+                Shown(name=f"{h}->{c}", rate_Bps=by_host[h][c][0]) for c in cards for h in hosts
+            )[:_SHOWN],
+        )
+    ]
 
 
 def _by_host(evidence: Evidence) -> dict[str, dict[str, tuple[float, float]]]:

@@ -14,9 +14,10 @@ from statistics import median
 from typing import Final
 
 from topocal.solve.evidence import Evidence, Finding, FindingKind, Pair, Severity, listed
+from topocal.solve.findings_host import find_slow_host_links
 from topocal.solve.findings_pairs import UNLIKE, by_ends, in_groups, named_before
 from topocal.solve.words import pairs_in_words
-from topocal.topo.resource import PathClass
+from topocal.topo.resource import NodeKind, PathClass
 
 __all__ = ["find_unlike_pairs", "levels"]
 
@@ -63,11 +64,22 @@ def levels(rates: Sequence[float], step: float = STEP) -> list[list[int]]:
 
 def find_unlike_pairs(evidence: Evidence) -> list[Finding]:
     """Pairs that the topology says are alike and that do not read alike."""
+    found = _unlike_of(evidence, _groups(evidence))
+    cards = [f for f in found if not any(map(evidence.is_host, f.about))]
+    if evidence.has_groups and len(cards) > 1:
+        # What sets the groups apart is as much of the answer as what differs inside them.
+        return _unlike_of(evidence, list(by_ends(evidence).values()))
+    return found
+
+
+def _unlike_of(evidence: Evidence, by_kind: list[list[Pair]]) -> list[Finding]:
     named = named_before(evidence)
+    placed = any(f.kind is FindingKind.FAR_HOST for f in find_slow_host_links(evidence))
     groups = [
         kept
-        for pairs in _groups(evidence)
+        for pairs in by_kind
         if len(kept := [p for p in pairs if p not in named]) > 2
+        and not (placed and any(map(evidence.is_host, kept[0])))
         # Sums of both directions stand twice, once for each.
         and not (evidence.is_both_ways and evidence.is_host(kept[0][1]))
     ]
@@ -86,10 +98,33 @@ def _groups(evidence: Evidence) -> list[list[Pair]]:
     """Pairs that are compared with each other.
 
     Sums of both directions say nothing of senders, and groups that were made out of them promise
-    nothing: then all cards are compared, and their levels are the answer.
+    nothing: then all cards are compared, and their levels are the answer.  So are they where two
+    cards were made a group because they are slow together.
     """
-    merged = evidence.is_both_ways and evidence.has_groups
+    merged = evidence.has_groups and (evidence.is_both_ways or _has_a_slow_group(evidence))
     return list((by_ends if merged else in_groups)(evidence).values())
+
+
+def _has_a_slow_group(evidence: Evidence) -> bool:
+    """Whether a single group that was made out of the figures is two cards that are slow together,
+    and fast with all others."""
+    graph, rates = evidence.topology.graph, evidence.rates
+    groups = [
+        [e for e in evidence.endpoints if graph.has_edge(e, n) and not evidence.is_host(e)]
+        for n, kind in graph.nodes(data="kind")
+        if kind is NodeKind.GROUP
+    ]
+    pairs = [group for group in groups if len(group) == 2]
+    slow = 0
+    for a, b in pairs:
+        inside = [rates[p] for p in ((a, b), (b, a)) if p in rates]
+        out = [
+            r
+            for p, r in rates.items()
+            if len({a, b} & set(p)) == 1 and not any(map(evidence.is_host, p))
+        ]
+        slow += bool(inside and out and max(inside) < min(out))
+    return slow == 1
 
 
 def _unlike(evidence: Evidence, group: list[Pair], odd: list[Pair], threshold: float) -> Finding:
@@ -107,7 +142,10 @@ def _unlike(evidence: Evidence, group: list[Pair], odd: list[Pair], threshold: f
         text = f"{_by_level(evidence, group)}{_whose(evidence, group, threshold)}."
     return Finding(
         kind=FindingKind.UNLIKE,
-        severity=Severity.SERIOUS if spread >= DOUBLE else Severity.WARNING,
+        # Without a topology many that differ may be built so.
+        severity=Severity.SERIOUS
+        if spread >= DOUBLE and (len(odd) <= FEW * len(group) or not evidence.has_groups)
+        else Severity.WARNING,
         about=tuple(dict.fromkeys(n for p in odd for n in p))[:_SHOWN],
         text=text[0].upper() + text[1:] if not text.startswith("gpu") else text,
         evidence=tuple(evidence.shown(p) for p in odd[:_SHOWN]),

@@ -31,6 +31,10 @@ STRAGGLES: Final = 0.7
 """A card straggles when even its best pair reaches less than this of what like pairs reach:
 the next lower width or generation of a link halves it, ordinary scatter takes a tenth."""
 
+READS_LESS: Final = 0.92
+"""A card whose best pair reaches less than this of what like pairs reach is told as well: of 18
+parallel links two are down at 0.89, and like pairs of steady machines agree within 5 %."""
+
 MOST_STRAGGLERS: Final = 1 / 3
 """More than this share of the cards are no stragglers: then the machine has two kinds."""
 
@@ -50,6 +54,9 @@ NEAR_SLOWER: Final = math.log(1.15)
 HALF: Final = (0.4, 0.65)
 """Share of the far rate that staged copies inside a socket reach: half, since they cross the
 uplink twice (maintainers' diagnosis in NCCL issues 1086 and 1309), give or take the rest."""
+
+FEWEST_OF_GROUPS: Final = 3
+"""Cards of groups that were made out of the figures: of one slow pair two are made a group."""
 
 DOUBLE: Final = math.log(2.0)
 
@@ -112,7 +119,7 @@ def find_stragglers(evidence: Evidence) -> list[Finding]:
     groups = by_ends(evidence) if evidence.has_groups else in_groups(evidence)
     slow = {}
     ends = evidence.endpoints
-    threshold = min(math.log(STRAGGLES), -evidence.margin(2 * len(ends)))
+    threshold = min(math.log(READS_LESS), -evidence.margin(2 * len(ends)))
     usual_of = {key: median(evidence.rates[p] for p in pairs) for key, pairs in groups.items()}
     own: dict[str, dict[Hashable, list[Pair]]] = {end: defaultdict(list) for end in ends}
     for key, pairs in groups.items():
@@ -144,6 +151,18 @@ def _straggler(evidence: Evidence, end: str, share: float, mine: list[Pair]) -> 
     others = [rate for pair, rate in evidence.rates.items() if end not in pair]
     partners = {e for pair in mine for e in pair} - {end}
     link = "the way to it" if evidence.is_host(end) else "its link (width, generation, riser, slot)"
+    if share > STRAGGLES:
+        return Finding(
+            kind=FindingKind.STRAGGLER,
+            severity=Severity.WARNING,
+            about=(end,),
+            text=(
+                f"{end} reads {1 - share:.0%} less with every partner: {evidence.span(rates)} with "
+                f"each of {len(partners)}, where like pairs of the others read "
+                f"{evidence.span(others)}. {_why_less(evidence, end)}"
+            ),
+            evidence=tuple(evidence.shown(p) for p in mine[:_SHOWN]),
+        )
     return Finding(
         kind=FindingKind.STRAGGLER,
         severity=Severity.SERIOUS if share <= 0.5 else Severity.WARNING,
@@ -155,6 +174,14 @@ def _straggler(evidence: Evidence, end: str, share: float, mine: list[Pair]) -> 
         ),
         evidence=tuple(evidence.shown(p) for p in mine[:_SHOWN]),
     )
+
+
+def _why_less(evidence: Evidence, end: str) -> str:
+    """Where to look where a card is slower by a part, and not by half."""
+    if evidence.is_host(end):
+        return "Look at the way to it and at its memory."
+    why = "Look at its links: some of several parallel ones may be down"
+    return why + (", or it sits farther away." if evidence.has_groups else ".")
 
 
 def _as_pcie(evidence: Evidence, end: str, rates: list[float]) -> str:
@@ -262,7 +289,7 @@ def find_near_slower_than_far(evidence: Evidence) -> list[Finding]:
             continue  # groups that were made out of these figures
         if math.log(ratio) < -threshold:
             slow[s] = ratio
-    if not slow:
+    if not slow or (evidence.has_groups and len(slow) < FEWEST_OF_GROUPS):
         return []
     pairs_near = [p for s in slow for p in near[s]]
     pairs_far = [p for s in slow for p in far[s]]

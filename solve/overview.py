@@ -46,7 +46,7 @@ def _pairs(evidence: Evidence) -> Iterator[str]:
     for what, pairs in by_kind.items():
         rates = [evidence.rates[p] for p in pairs]
         if len(pairs) == 1:
-            yield f"{'->'.join(pairs[0])}: {span(rates)}"
+            yield f"{'->'.join(pairs[0])}: {span(rates)}{_as_pcie(evidence, pairs)}"
             continue
         line = f"{len(pairs)} {what}, one at a time: {span(rates)}"
         if by_class := _by_class(evidence, pairs):

@@ -282,7 +282,7 @@ def _compared(one: _Side, other: _Side, what: str) -> tuple[float, Finding] | No
     if not moved:
         return _no_change(one, logs) if what == "p2p" else None
     if what == "p2p" and dict(one.conditions)["p2p"] == "off":
-        return _slower_with_peers(one, other, moved)
+        return _slower_with_peers(one, other, moved, len(logs))
     first, second = _called(one, other, what)
     worst = max(moved, key=lambda key: (abs(moved[key]), -len(key)))
     of = "" if what == "file" else _of(one, what)
@@ -330,7 +330,7 @@ def _no_change(side: _Side, logs: Mapping[Key, float]) -> tuple[float, Finding] 
 
 
 def _slower_with_peers(
-    off: _Side, on: _Side, moved: Mapping[Key, float]
+    off: _Side, on: _Side, moved: Mapping[Key, float], count: int
 ) -> tuple[float, Finding] | None:
     """Peer access that makes copies slower, with the pairs that gain by it, as over NVLink."""
     lost = {key: x for key, x in moved.items() if x > 0}
@@ -340,7 +340,7 @@ def _slower_with_peers(
     before = span([off.rates[key][1] for key in lost])
     text = (
         f"With peer access copies between the cards are slower than without it: {before} falls to "
-        f"{span([on.rates[key][1] for key in lost])} on {len(lost)} of {len(off.rates)} figures. "
+        f"{span([on.rates[key][1] for key in lost])} on {len(lost)} of {count} figures. "
         "Something on the direct way holds them back, as PCIe access control (ACS), an IOMMU or "
         "virtualisation does: look there, or leave peer access off."
     )
@@ -350,7 +350,8 @@ def _slower_with_peers(
         text += (
             f" {pairs} {'gains' if len(gained) == 1 else 'gain'} by it "
             f"({span([off.rates[key][1] for key in gained])} without, "
-            f"{span([on.rates[key][1] for key in gained])} with): another link joins them."
+            f"{span([on.rates[key][1] for key in gained])} with): they are nearer, or another link "
+            "joins them."
         )
     return worst, Finding(
         kind=FindingKind.SETTINGS,
@@ -421,7 +422,7 @@ def _text(
     if len(up) == len(logs):
         by = _by_number(one, other, logs)
         return f"Everything is {_times(list(logs.values()))} as fast {first}: {by} {second}."
-    text = f"{len(moved)} of {len(logs)} patterns change: {figures}"
+    text = f"{len(moved)} of {len(logs)} figures differ: {figures}"
     if len(up) < len(moved):
         back = min(moved, key=lambda k: moved[k])
         if back != worst:

@@ -63,7 +63,9 @@ def _tell_one(out: Console, found: Explanation) -> None:
         print_indented(out, found.blind_spot, "- ")
     if found.fewest is None and found.not_tried:
         out.print(f"\nThe fewest resources are not looked for: {safe(found.not_tried)}.")
-    if found.fewest is not None:
+    if found.fewest is not None and (each_its_own := _each_its_own(found.fewest)):
+        out.print(f"\n{safe(each_its_own)}")
+    elif found.fewest is not None:
         out.print("\n[bold]The fewest resources that reproduce the figures[/bold]")
         if found.blind_spot and found.fewest.chosen:
             out.print(
@@ -72,6 +74,24 @@ def _tell_one(out: Console, found: Explanation) -> None:
             )
         for sentence in found.fewest.sentences:
             out.print(safe(sentence))
+
+
+_FIGURES_EACH = 2
+"""Resources that explain fewer figures each on average are no explanation."""
+
+
+def _each_its_own(fewest: Minimum) -> str:
+    """What is said where as good as every figure needs a resource; empty where fewer explain."""
+    count, figures = len(fewest.chosen), len(fewest.explanation)
+    if not count or _FIGURES_EACH * count <= figures:
+        return ""
+    return (
+        f"No few resources reproduce the {figures} figures: at least {fewest.at_least} are "
+        "needed, so that most have a limit of their own, as direct links and ports have (--json "
+        "lists them)."
+        if figures > 1
+        else "One figure shows no resource that others share."
+    )
 
 
 def of_the_fit(found: Explanation) -> list[str]:

@@ -31,7 +31,13 @@ _LABEL: Final = re.compile(
     r"(?:[ \t]{0,8}(<->|->|<-|min|max|sd))?(?=[ \t]|$)",
     re.IGNORECASE,
 )
-_CORNER: Final = re.compile(r"[A-Za-z][A-Za-z+]{0,15}(?:[\\/]{1,2}[A-Za-z+]{1,16})?")
+_CORNER: Final = re.compile(r"[^\W\d_](?:[^\W\d_]|\+){0,15}(?:[\\/]{1,2}(?:[^\W\d_]|\+){1,16})?")
+_WIDE_CORNER: Final = re.compile(
+    r"^(\s{0,200}[^\W\d_]{1,16})\s{0,4}(?:[\\/]{1,2}|→|->|=>)\s{0,4}([^\W\d_]{1,16})(?=\s)"
+)
+"""``from \\ to``, ``von -> nach`` before the names of the columns."""
+
+_DECIMAL_COMMA: Final = re.compile(r"[0-9]{1,5},[0-9]{1,3}")
 _SUMMARIES: Final = frozenset(
     {"total", "stotal", "actual", "sum", "avg", "mean", "average", "min", "max", "aggregate"}
 )
@@ -132,6 +138,7 @@ def header_names(line: str) -> list[str] | None:
     >>> header_names(" SRC+EXE\\\\DST  CPU 00   GPU 00"), header_names("     0  1.5")
     (['cpu0', 'gpu0'], None)
     """
+    line = _WIDE_CORNER.sub(r"\1\\\\\2", line)
     words = line.split()
     summaries = _summaries(words)
     if summaries:
@@ -208,6 +215,7 @@ def read_matrix(
         if units:
             words = [word for word in words if _UNIT.fullmatch(word) is None]
             matrix.unit = matrix.unit or units[0]
+        words = _with_points(words)
         if len(words) > len(names):
             words = words[: max(len(names), len(words) - summaries)]
         if (row_kind is None and name not in known) or (name, arrow) in seen:
@@ -228,6 +236,21 @@ def read_matrix(
         seen.add((name, arrow))
         matrix.rows.append(MatrixRow(name=name, arrow=arrow, cells=cells, line=here))
     return matrix, end
+
+
+def _with_points(words: list[str]) -> list[str]:
+    """Figures with points where a row has commas in them, as much of Europe writes.
+
+    >>> _with_points(["-", "25,1", "12,45"]), _with_points(["1,250", "2,500"])
+    (['-', '25.1', '12.45'], ['1,250', '2,500'])
+    """
+    figures = [word for word in words if word.lower() not in _NOT_MEASURED]
+    commas = [word for word in figures if _DECIMAL_COMMA.fullmatch(word)]
+    if not commas or any(not w.isdecimal() for w in figures if w not in commas):
+        return words
+    if all(len(word.partition(",")[2]) == 3 for word in commas):
+        return words  # thousands, as likely as not
+    return [word.replace(",", ".") for word in words]
 
 
 def _cells(words: list[str], columns: int) -> list[float | None] | None:
