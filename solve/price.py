@@ -32,7 +32,16 @@ from topocal.topo.resource import Sharing
 if TYPE_CHECKING:
     from topocal.solve.model import Model
 
-__all__ = ["TWO_SIDED", "UNPROVEN", "Dependence", "Load", "Price", "price", "require_open"]
+__all__ = [
+    "NOT_KNOWN",
+    "TWO_SIDED",
+    "UNPROVEN",
+    "Dependence",
+    "Load",
+    "Price",
+    "price",
+    "require_open",
+]
 
 Floats = NDArray[np.float64]
 
@@ -48,6 +57,9 @@ specification, or at what its like pass."""
 
 TWO_SIDED: Final = 1.96
 """Deviations of a 95 % interval."""
+
+NOT_KNOWN: Final = "nothing says how long it takes"
+"""Of transfers that no known cap limits."""
 
 _SAME: Final = 1e-9
 """Relative difference below which two times are the same."""
@@ -96,7 +108,8 @@ class Price:
     Attributes
     ----------
     seconds
-        Predicted finish, start-up included.
+        Predicted finish, start-up included; 0, as all times, where nothing says how long it
+        takes (``is_known``).
     busiest_s
         By the busiest resource alone: equal where ``exact``, else no more than ``seconds``.
     alpha_s
@@ -135,6 +148,11 @@ class Price:
     local_bytes: float
     flows: int
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything says how long it takes: nothing moves, or some cap limits what does."""
+        return self.busiest is not None or not self.moved_bytes
 
     @property
     def throughput_Bps(self) -> float:

@@ -212,6 +212,22 @@ def test_assign_says_the_same_in_json(run: Run) -> None:
     assert first["busiest_s"] >= printed["busiest_s"]
 
 
+def test_where_nothing_is_known_no_time_is_given(run: Run) -> None:
+    # No speed of this machine's links is stated: an answer of 0 s would be taken for one.
+    status, out, _ = run("assign", "b70", "requests.csv")
+    assert (status, out.count("nothing says how long it takes")) == (0, 1)
+    assert "candidate" not in out
+    answer = json.loads(run("assign", "b70", "requests.csv", "--json")[1])
+    for name in ("finish_s", "bound_s", "gap", "busiest_s", "interval_s"):
+        assert answer[name] is None, name
+    assert answer["notes"] == ["nothing says how long it takes"]
+    Path("flows.csv").write_text("source,destination,size\n0,1,256MiB\n")
+    (priced,) = json.loads(run("price", "b70", "flows.csv", "--json")[1])["transfers"]
+    for name in ("seconds", "busiest_s", "interval_s", "throughput_Bps"):
+        assert priced[name] is None, name
+    assert priced["notes"] == ["nothing says how long it takes"]
+
+
 def test_assign_takes_caps_and_checks_their_digest(run: Run) -> None:
     assert run("caps", "dgx-h100", "-o", "caps.json")[0] == 0
     by_caps = json.loads(run("assign", "caps.json", "requests.json", "--json")[1])

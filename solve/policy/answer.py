@@ -104,8 +104,13 @@ class Assignment:
     notes: tuple[str, ...] = ()
 
     @property
+    def is_known(self) -> bool:
+        """Whether anything says how long it takes: nothing moves, or some cost is known."""
+        return self.bottleneck is not None or not self.bytes_of_pair.any()
+
+    @property
     def finish_s(self) -> float:
-        """Predicted seconds until everything has arrived, by fair sharing.
+        """Predicted seconds until everything has arrived, by fair sharing; 0 where nothing says.
 
         Where flows get less the more of them there are, that is allowed for.
         """

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from topocal.solve.caps_document import caps_digest
 from topocal.solve.policy.answer import Assignment
+from topocal.solve.price import NOT_KNOWN
 from topocal.topo.io import encode_document, write_atomically
 
 __all__ = ["assignment_to_document", "summary", "write_assignment"]
@@ -24,11 +25,12 @@ VERSION: Final = 1
 def summary(answer: Assignment) -> dict[str, Any]:
     """What it takes and what was compared, as JSON values."""
     price = answer.price
+    known = answer.is_known
     return {
-        "finish_s": answer.finish_s,
-        "bound_s": answer.bound_s,
-        "gap": answer.gap,
-        "busiest_s": answer.with_start_up(answer.chosen.busy_s),
+        "finish_s": answer.finish_s if known else None,
+        "bound_s": answer.bound_s if known else None,
+        "gap": answer.gap if known else None,
+        "busiest_s": answer.with_start_up(answer.chosen.busy_s) if known else None,
         "bottleneck": answer.bottleneck,
         "method": answer.chosen.name,
         "requests": len(answer.requests),
@@ -36,7 +38,7 @@ def summary(answer: Assignment) -> dict[str, Any]:
         "moved_bytes": int(answer.bytes_of_pair.sum()),
         "answer_digest": answer.digest,
         "caps_digest": None if answer.caps is None else caps_digest(answer.caps),
-        "interval_s": None if price is None else [price.low_s, price.high_s],
+        "interval_s": None if price is None or not known else [price.low_s, price.high_s],
         "dependence": None
         if price is None
         else {
@@ -50,12 +52,14 @@ def summary(answer: Assignment) -> dict[str, Any]:
             "unmeasured": list(price.unmeasured),
             "by_turns": list(price.by_turns),
         },
-        "notes": list(answer.notes),
+        "notes": [*answer.notes, *([] if known else [NOT_KNOWN])],
         "candidates": [
             {
                 "name": one.name,
-                "busiest_s": answer.with_start_up(one.busy_s),
-                "finish_s": None if one.fair_s is None else answer.with_start_up(one.fair_s),
+                "busiest_s": answer.with_start_up(one.busy_s) if known else None,
+                "finish_s": answer.with_start_up(one.fair_s)
+                if known and one.fair_s is not None
+                else None,
                 "part_count": one.parts,
             }
             for one in answer.candidates

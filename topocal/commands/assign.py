@@ -119,26 +119,28 @@ def assign(
     out = console()
     for line in _lines(answer, caps):
         out.print(line)
-    out.print(_table(answer))
+    if answer.is_known:
+        out.print(_table(answer))
     if output is not None:
         out.print(f"wrote {safe(output)}")
 
 
 def _lines(answer: Assignment, caps: Caps) -> list[str]:
     from topocal.console import safe
+    from topocal.solve.price import NOT_KNOWN
     from topocal.topo.units import format_bytes, format_seconds
 
     moved = float(answer.bytes_of_pair.sum())
     labels = {cap.id: cap.label or cap.id for cap in caps.resources}
     what = f"{len(answer.requests)} request" + "s" * (len(answer.requests) != 1)
-    if moved and not answer.finish_s:
-        lines = [f"[bold]{what}[/bold], {format_bytes(moved)} move: nothing says how long it takes"]
+    if not answer.is_known:
+        lines = [f"[bold]{what}[/bold], {format_bytes(moved)} move: {NOT_KNOWN}"]
     else:
         lines = [
             f"[bold]{what}[/bold], {format_bytes(moved)} move in "
             f"[bold]{format_seconds(answer.finish_s)}[/bold]"
         ]
-    if moved and answer.finish_s:
+    if moved and answer.is_known:
         lines.append(
             "  no answer finishes sooner"
             if answer.gap < _NOTHING
@@ -162,7 +164,11 @@ def _lines(answer: Assignment, caps: Caps) -> list[str]:
         )
     if price is not None and price.unmeasured:
         lines.append(
-            "  never measured, so that it may take longer than said: "
+            (
+                "  never measured, so that it may take longer than said: "
+                if answer.is_known
+                else "  nothing is known of "
+            )
             + safe(", ".join(price.unmeasured))
         )
     if price is not None and price.by_turns:

@@ -118,14 +118,15 @@ def _priced(
 
 
 def _price_lines(found: Price, name: str) -> list[str]:
+    from topocal.solve.price import NOT_KNOWN
     from topocal.topo.units import format_bytes, format_rate, format_seconds
 
     what = f"{found.flows} transfer" + "s" * (found.flows != 1)
     took = format_seconds(found.seconds)
     if found.moved_bytes:
         took += f", {format_rate(found.throughput_Bps)} in all"
-        if found.busiest is None and not found.seconds:
-            took = "nothing says how long it takes"
+    if not found.is_known:
+        took = NOT_KNOWN
     lines = [f"{name + ': ' if name else ''}{what}, {format_bytes(found.moved_bytes)}: {took}"]
     if found.busiest is None:
         lines.append("nothing known limits it")
@@ -192,12 +193,14 @@ def _bounds_lines(found: PriceBounds) -> list[str]:
 
 
 def _price_document(found: Price) -> dict[str, Any]:
-    rest = found.dependence
+    from topocal.solve.price import NOT_KNOWN
+
+    rest, known = found.dependence, found.is_known
     return {
-        "seconds": found.seconds,
+        "seconds": found.seconds if known else None,
         "alpha_s": found.alpha_s,
-        "busiest_s": found.busiest_s,
-        "interval_s": [found.low_s, found.high_s],
+        "busiest_s": found.busiest_s if known else None,
+        "interval_s": [found.low_s, found.high_s] if known else None,
         "method": "closed form"
         if found.exact
         else "fluid simulation"
@@ -216,8 +219,8 @@ def _price_document(found: Price) -> dict[str, Any]:
         "moved_bytes": found.moved_bytes,
         "local_bytes": found.local_bytes,
         "flows": found.flows,
-        "throughput_Bps": found.throughput_Bps,
-        "notes": list(found.notes),
+        "throughput_Bps": found.throughput_Bps if known else None,
+        "notes": [*found.notes, *([] if known else [NOT_KNOWN])],
     }
 
 
