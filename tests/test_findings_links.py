@@ -11,8 +11,6 @@ from topocal.solve.evidence import (
 from topocal.solve.findings_links import find_slow_links
 from topocal.topo.machines import b70, dgx_h100, l40s
 
-# --- links ---------------------------------------------------------------------------------
-
 
 def test_a_link_at_half_its_nominal_is_named_with_the_state_it_looks_like() -> None:
     topology = l40s()
