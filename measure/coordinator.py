@@ -3,8 +3,8 @@
 For each batch: one warm-up (from which follows how often a short pattern is repeated
 within one timing), the repeats, more of them in place of what looks wrong; then the
 timings go to the journal, and only then comes the next batch.  Many repeats are taken in
-parts of a few seconds, each like a batch of its own.  Between them, now and then, a
-reference pattern tells whether the machine is still what it was
+parts of a few seconds, each like a batch of its own.  Between them, now and then, looks at
+reference patterns and at what was measured tell whether the machine is still what it was
 (:mod:`topocal.measure.steadiness`).
 
 How short patterns are timed
@@ -17,6 +17,7 @@ How short patterns are timed
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import deque
@@ -34,7 +35,13 @@ from topocal.measure.orders import Prepare, Report
 from topocal.measure.plan import Plan
 from topocal.measure.samples import Measurements, Sample
 from topocal.measure.schedule import Batch, absent_patterns, batches, buffers, exchanges
-from topocal.measure.steadiness import MOST_ITERATIONS, Job, Levels, Reference
+from topocal.measure.steadiness import (
+    MOST_ITERATIONS,
+    Job,
+    Levels,
+    Reference,
+    looked_at_again,
+)
 from topocal.topo.errors import InputError
 from topocal.topo.flow import Pattern
 from topocal.topo.naming import natural_key
@@ -61,6 +68,9 @@ _THINK_S: Final = 3600.0
 _CHECK_EVERY_S: Final = 20.0
 _CHECK_SHARE: Final = 0.05
 """Looks at the reference come so often that they take this part of the time, at least."""
+
+_LAST_LOOKS: Final = 10
+"""So often, or for that part of the time, a machine that has changed is looked at in the end."""
 
 _PART_S: Final = 2.0
 _PART_REPEATS: Final = 5
@@ -196,9 +206,7 @@ class Coordinator:
             self._journal.copies({self._crew.names[r]: rate for r, rate in rates.items()})
 
     def _measure_all(self, plan: Plan, due: Sequence[Batch]) -> None:
-        reference = Reference(
-            lambda batch, times: self.time(batch, batch.patterns, [times], [])[0].seconds, due
-        )
+        reference = Reference(self._seconds, due)
         levels = Levels(reference.before)
         waiting = deque(Job(batch, batch.repeats) for batch in due)
         since: dict[Job, None] = {}
@@ -215,57 +223,85 @@ class Coordinator:
             every_s = min(self._settings.check_every_s, reference.look_s / _CHECK_SHARE)
             if waiting and time.monotonic() - checked < every_s:
                 continue
-            ratio = reference.change()
-            again: list[Job] = []
-            if ratio is None:
-                levels.stay(since)
-                if not waiting:
-                    again = levels.few_of_others()
+            change = reference.change()
+            if change is not None:
+                what = f"{change.name} took {change.ratio:.3g} times as long"
+                again = dict.fromkeys(
+                    levels.leave(reference.before, list(since)),
+                    f"the reference took {change.ratio:.3g} times as long afterwards",
+                )
+                what += f" after round {job.batch.round}"
             else:
-                again = levels.leave(reference.before, list(since))
+                what, again = self._look_again(since)
+                levels.stay(j for j in since if j not in again)
+                if not waiting and not again and levels.is_passing:
+                    what, again = self._come_back(reference, levels)
+                elif not waiting and not again:
+                    what = "the reference took another time when few of the rounds were measured"
+                    again = dict.fromkeys(
+                        levels.few_of_others(), "the reference took another time then"
+                    )
             if again:
                 budget -= len(again)
-                self._tell_of_change(reference, ratio, job, again, taken=budget < 0)
+                self._tell_of_change(what, again, taken=budget < 0)
                 if budget >= 0:
-                    self._set_aside(plan, again, ratio)
-                    waiting = deque([*again, *(j for j in waiting if j not in set(again))])
+                    self._set_aside(plan, again)
+                    waiting = deque([*again, *(j for j in waiting if j not in again)])
             since, checked = {}, time.monotonic()
 
-    def _tell_of_change(
-        self,
-        reference: Reference,
-        ratio: float | None,
-        last: Job,
-        again: Sequence[Job],
-        *,
-        taken: bool,
-    ) -> None:
-        what = f"drift: {reference.name} took "
-        if ratio is None:
-            what += "another time when few of the rounds were measured"
-        else:
-            what += f"{ratio:.3g} times as long after round {last.batch.round}"
+    def _come_back(self, reference: Reference, levels: Levels) -> tuple[str, dict[Job, str]]:
+        """Wait a moment for the state that most was measured in; what to measure again then."""
+        patience_s = _CHECK_SHARE * (time.monotonic() - self._began)
+        until = time.monotonic() + patience_s
+        for look in itertools.count():
+            if look >= _LAST_LOOKS and time.monotonic() > until:
+                break
+            change = reference.change()
+            again = [] if change is None else levels.leave(reference.before, [])
+            if change is not None and again:
+                what = f"{change.name} took {change.ratio:.3g} times as long in the end"
+                return what, dict.fromkeys(again, "the reference took another time then")
+        return "", {}
+
+    def _seconds(self, batch: Batch, iterations: Sequence[int]) -> list[float]:
+        """What the patterns of a batch take, which goes into no journal."""
+        limit = self._limit(batch.patterns, iterations)
+        self._crew.wait(2 * (limit + self._settings.timeout_s))
+        return [s.seconds for s in self.time(batch, batch.patterns, iterations, [])]
+
+    def _look_again(self, jobs: Iterable[Job]) -> tuple[str, dict[Job, str]]:
+        """What does not take as long as when it was measured, each with what to say of it."""
+        what, again = "", {}
+        for job in jobs:
+            change = looked_at_again(job, self._seconds)
+            if change is not None:
+                words = f"took {change.ratio:.3g} times as long when it was looked at again"
+                what = what or f"{change.name} {words}"
+                again[job] = f"it, or what ran beside it, {words}"
+        return what, again
+
+    def _tell_of_change(self, what: str, again: Iterable[Job], *, taken: bool) -> None:
         numbers = sorted({job.batch.round for job in again})
         self._note(
-            f"{what}; the machine keeps changing, and is taken as it is"
+            f"drift: {what}; the machine keeps changing, and is taken as it is"
             if taken
-            else f"{what}; measured again: rounds {numbers[0]} to {numbers[-1]}"
+            else f"drift: {what}; measured again: rounds {numbers[0]} to {numbers[-1]}"
         )
 
-    def _set_aside(self, plan: Plan, jobs: Sequence[Job], ratio: float | None) -> None:
+    def _set_aside(self, plan: Plan, jobs: Mapping[Job, str]) -> None:
         """What was measured of them is not to be used: they begin anew."""
-        when = "another time then" if ratio is None else f"{ratio:.3g} times as long afterwards"
-        for job in jobs:
+        for job, reason in jobs.items():
             self._journal.set_aside(
                 self._step,
                 job.batch.round,
                 [p.name for p in job.batch.patterns],
                 job.batch.size_bytes,
                 job.batch.issue,
-                f"the reference took {when}",
+                reason,
             )
             job.batch = replace(job.batch, repeats=plan.repeats)
             job.left = plan.repeats
+            job.recent()
 
     def _measure(self, plan: Plan, job: Job) -> None:
         """A batch, or a part of it, and its line in the journal."""
@@ -347,6 +383,7 @@ class Coordinator:
                     ours = timed[k]
                     ours.append(msgspec.structs.replace(sample, repeat=first + len(ours)))
         finally:
+            good: list[list[float]] = []
             for ours in timed:
                 wrong = doubts(ours)
                 if is_spread(len(wrong), len(ours)):
@@ -355,6 +392,8 @@ class Coordinator:
                     _aside(s, f"measured again: {wrong[k]}") if k in wrong else s
                     for k, s in enumerate(ours)
                 )
+                good.append([s.seconds for k, s in enumerate(ours) if k not in wrong])
+            job.took(good, iterations)
         return done
 
     def _limit(self, patterns: Sequence[Pattern], iterations: Sequence[int]) -> float:

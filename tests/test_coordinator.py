@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -205,6 +206,83 @@ def test_a_rank_that_is_slow_for_a_while_changes_nothing(slow: tuple[int, int]) 
     assert bool(said[1:]) == (slow[1] - slow[0] > 10)
 
 
+def figures(found: Any) -> dict[str, float]:
+    """What a fit goes by: the median of each pattern's repeats."""
+    names = dict.fromkeys(s.name for s in found.samples)
+    return {n: median(s.seconds for s in found.samples if s.name == n) for n in names}
+
+
+#   A rank, and the first and the number of its messages that take longer.  Besides looks at the
+#   reference, gpu0->gpu1 and gpu0->gpu2, each pair takes 1 warm-up, 3 repeats, and 1 more of a
+#   second look.  For gpu1 its first pair begins with message 15.
+PASSING = [
+    *((1, first, many) for first in range(14, 40, 2) for many in (2, 4, 5)),  # Half a batch, one.
+    *((2, first, many) for first in range(29, 75, 5) for many in (3, 5)),
+    *((2, first, 20) for first in range(14, 60, 9)),  # More than one, and looks between them.
+    (1, 12, 4),  # From the middle of the first look.
+    (2, 13, 40),
+    (1, 62, 40),  # To the end, and a little further.
+]
+
+
+@pytest.mark.parametrize("times", [1.5, 50.0])
+@pytest.mark.parametrize(("rank", "first", "many"), PASSING)
+def test_what_is_slow_for_however_short_a_while_changes_no_figure(
+    rank: int, first: int, many: int, times: float
+) -> None:
+    count = [0]
+
+    def seconds(order: Exchange) -> float:
+        count[0] += 1
+        return 0.02 * times if first <= count[0] < first + many else 0.02
+
+    ranks = group(3)
+    ranks.members[rank].seconds = seconds
+    found, _ = measured(ranks, PAIRS)
+    assert count[0] > first
+    assert figures(found) == pytest.approx(dict.fromkeys(figures(found), 0.02))
+    assert len(figures(found)) == 6
+
+
+def test_what_is_not_like_its_second_look_is_told_and_kept_apart() -> None:
+    #   gpu1 sends to gpu2 at a tenth of its pace for a warm-up and three repeats.
+    count = [0]
+
+    def seconds(order: Exchange) -> float:
+        count[0] += bool(order.sends)
+        return 0.2 if order.sends and count[0] <= 4 else 0.02
+
+    ranks = group(3)
+    ranks.members[1].seconds = seconds
+    #   The reference has gpu0 and another in each message.
+    plan = plan_of(peer("gpu1", "gpu2"), peer("gpu0", "gpu1"), peer("gpu0", "gpu2"))
+    found, said = measured(ranks, plan)
+    assert figures(found)["gpu1->gpu2"] == pytest.approx(0.02)
+    assert said[1:] == [
+        "drift: gpu1->gpu2 of 8 B took 0.1 times as long when it was looked at again; measured "
+        "again: rounds 0 to 0"
+    ]
+    reasons = {s.set_aside for s in found.set_aside if s.seconds > 0.1}
+    assert reasons == {
+        "warm-up",
+        "it, or what ran beside it, took 0.1 times as long when it was looked at again",
+    }
+
+
+def test_every_rank_is_looked_at() -> None:
+    #   gpu2 alone is slow from its 30th message on: gpu0->gpu1 alone would not show it.
+    count = [0]
+
+    def seconds(order: Exchange) -> float:
+        count[0] += 1
+        return 0.04 if count[0] >= 30 else 0.02
+
+    ranks = group(3)
+    ranks.members[2].seconds = seconds
+    _, said = measured(ranks, PAIRS)
+    assert any("gpu0->gpu2 of 8 B took 2 times as long" in text for text in said)
+
+
 def test_what_changes_all_the_time_is_taken_as_it_is() -> None:
     #   Each look at the reference takes twice as long as the one before: no end of changes.
     count = [0]
@@ -223,13 +301,14 @@ def test_many_repeats_are_written_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     #   Time is always up: parts of 5 repeats, and a last one of 8, as 3 would be too few.  The
-    #   message after the second part fails: 14 of the reference, 1 and 5, 7, 1 and 5, 7, 1.
+    #   message after the second part fails: 14 of the reference, 1 and 5, 7 and 1, 1 and 5, 7
+    #   and 1, 1.
     monkeypatch.setattr(coordinator, "_PART_S", -1.0)
     count = [0]
 
     def spoil(order: Exchange, report: Report) -> Report:
         count[0] += 1
-        return waits_in_vain(order, report) if count[0] == 42 else report
+        return waits_in_vain(order, report) if count[0] == 44 else report
 
     plan = plan_of(peer("gpu1", "gpu2"), repeats=23)
     reached: list[float] = []
