@@ -7,7 +7,9 @@ name) and XPUs have the same calls.
 from __future__ import annotations
 
 import os
+import re
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -72,8 +74,17 @@ def accelerator(torch: Any, kind: str) -> Any:
     return module
 
 
-def own_index(torch: Any, kind: str, place: Place) -> int:
-    """The device of a rank: by its number on the host, or the only one that it sees.
+def own_index(torch: Any, kind: str, place: Place, names: Sequence[str] | None = None) -> int:
+    """The device of a rank: the one that its endpoint's name numbers, as tools do.
+
+    Where endpoints have no numbers of their own it goes by the rank's place on its host.  Of
+    devices that ``CUDA_VISIBLE_DEVICES`` (``ZE_AFFINITY_MASK``) leaves, the numbers are those in
+    it; in a container that shows some as if they were all, the least number is the first.
+
+    Parameters
+    ----------
+    names
+        Endpoints by rank.
 
     Raises
     ------
@@ -81,17 +92,50 @@ def own_index(torch: Any, kind: str, place: Place) -> int:
         When there is none for it.
     """
     count = int(accelerator(torch, kind).device_count())
-    if count == 1 and place.local_rank > 0:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", os.environ.get("ZE_AFFINITY_MASK", ""))
-        if visible and "," not in visible:
-            return 0  # srun gives each task a device of its own.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", os.environ.get("ZE_AFFINITY_MASK", ""))
+    if count == 1 and visible and "," not in visible:
+        return 0  # srun gives each task a device of its own.
     if place.local_rank >= count:
         raise InputError(
             f"rank {place.rank} is number {place.local_rank} on its host, which has {count} "
             f"{kind} devices",
             remedy="start as many processes on each host as it has devices",
         )
-    return place.local_rank
+    numbers = _numbers_on_host(place, names)
+    if numbers is None:
+        return place.local_rank
+    own = numbers[place.local_rank]
+    listed = visible.split(",") if _LISTED.fullmatch(visible) else None
+    if listed is not None:
+        if all(str(n) in listed for n in numbers):
+            return listed.index(str(own))
+    elif max(numbers) < count:
+        return own
+    if len(numbers) == count:
+        return sorted(numbers).index(own)
+    raise InputError(
+        f"rank {place.rank} is gpu{own} of a host where it sees {count} {kind} devices"
+        + (f", {visible}" if listed is not None else ""),
+        remedy="give --endpoints that the host shows",
+    )
+
+
+_LISTED: Final = re.compile(r"[0-9]{1,6}(,[0-9]{1,6})*")
+"""Of ``CUDA_VISIBLE_DEVICES``: numbers; identifiers say no number."""
+
+_NUMBERED: Final = re.compile(r"(?:.*/)?gpu([0-9]{1,6})")
+
+
+def _numbers_on_host(place: Place, names: Sequence[str] | None) -> list[int] | None:
+    """The numbers of the endpoints of this host's ranks, which stand together; ``None`` where
+    there are none, or two alike, as of two hosts that are played on one."""
+    first = place.rank - place.local_rank
+    if names is None or first < 0 or first + place.local_size > len(names):
+        return None
+    found = [_NUMBERED.fullmatch(name) for name in names[first : first + place.local_size]]
+    numbers = [int(m[1]) for m in found if m is not None]
+    whole = len(numbers) == len(found) == len(set(numbers))
+    return numbers if whole and place.local_rank < len(numbers) else None
 
 
 class Host:

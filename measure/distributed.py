@@ -13,6 +13,7 @@ Nothing here imports torch; :mod:`topocal.measure.worker` does, once it is neede
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -94,6 +95,8 @@ def ensure_torch() -> None:
             "measuring needs torch, which is not installed",
             remedy="pip install 'topocal[measure]'",
         )
+    # CUDA puts the fastest card first unless told to number them as nvidia-smi does.
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     try:
         import_module("torch")
     except (ImportError, OSError) as error:

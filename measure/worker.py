@@ -101,7 +101,7 @@ def _join(place: Place, backend: str | None, limit_s: float, names: Sequence[str
     if kind != "cpu":
         if place.meeting.startswith("file:"):  # All on one host: nothing is to listen beyond it.
             os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
-        accelerator(torch, kind).set_device(own_index(torch, kind, place))
+        accelerator(torch, kind).set_device(own_index(torch, kind, place, names))
     else:
         # Ranks on one host that each start a thread for every core get in each other's way.
         cores = len(os.sched_getaffinity(0))

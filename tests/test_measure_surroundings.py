@@ -142,6 +142,57 @@ def test_each_rank_has_a_device_of_its_own(
     assert own_index(pretended(count=count), "cuda", place) == found
 
 
+EIGHT = [f"gpu{k}" for k in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("names", "rank", "count", "visible", "found"),
+    [
+        (EIGHT, 5, 8, "", 5),
+        # A rank measures the card that its name says, not the one of its place.
+        (["gpu0", "gpu1", "gpu4", "gpu5"], 2, 8, "", 4),
+        (["gpu5", "gpu0"], 0, 8, "", 5),
+        (["gpu4", "gpu5", "gpu6", "gpu7"], 1, 4, "4,5,6,7", 1),
+        (["gpu6", "gpu4"], 0, 3, "4,6,7", 1),
+        # A container that shows four of eight cards as its own.
+        (["gpu4", "gpu5", "gpu6", "gpu7"], 3, 4, "", 3),
+        # Names that say no number, and two hosts played on one, go by place.
+        (["left", "right"], 1, 4, "", 1),
+        (["node0/gpu0", "node1/gpu0"], 1, 2, "", 1),
+        (["gpu2", "gpu3"], 1, 4, "GPU-abc,GPU-def,GPU-012,GPU-345", 3),
+    ],
+)
+def test_a_rank_takes_the_device_that_its_name_says(
+    names: list[str],
+    rank: int,
+    count: int,
+    visible: str,
+    found: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    place = Place(
+        rank=rank, size=len(names), local_rank=rank, local_size=len(names), meeting="env://"
+    )
+    assert own_index(pretended(count=count), "cuda", place, names) == found
+
+
+def test_of_several_hosts_each_has_its_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    names = ["node0/gpu0", "node0/gpu3", "node1/gpu1", "node1/gpu2"]
+    places = [
+        Place(rank=k, size=4, local_rank=k % 2, local_size=2, meeting="env://") for k in range(4)
+    ]
+    assert [own_index(pretended(count=4), "cuda", p, names) for p in places] == [0, 3, 1, 2]
+
+
+def test_an_endpoint_that_the_host_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(rank=1, size=2, local_rank=1, local_size=2, meeting="env://")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    with pytest.raises(InputError, match="rank 1 is gpu5 of a host where it sees 3 cuda devices"):
+        own_index(pretended(count=3), "cuda", place, ["gpu0", "gpu5"])
+
+
 def test_more_ranks_than_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     place = Place(rank=9, size=16, local_rank=2, local_size=4, meeting="env://")
