@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+import msgspec
+
+from topocal.measure.instructions import require_same
 from topocal.measure.orders import (
     Answer,
     Copied,
@@ -33,6 +36,7 @@ from topocal.topo.errors import MeasurementError, TopocalError
 from topocal.topo.units import format_seconds
 
 if TYPE_CHECKING:
+    from topocal.measure.instructions import Instructions
     from topocal.measure.worker import Member
 
 __all__ = ["Crew", "DismissedError", "WrongBytesError", "serve"]
@@ -75,6 +79,8 @@ class Crew:
         Of the ranks, for messages.
     timeout_s
         How long anything may take that moves no bytes.
+    told
+        What this rank was told to do, as all others must have been.
     offsets_s
         Each rank's clock less ours.
     """
@@ -82,6 +88,7 @@ class Crew:
     member: Member
     names: Sequence[str]
     timeout_s: float
+    told: Instructions = field(default_factory=dict)
     surveys: dict[int, Surveyed] = field(default_factory=dict)
     offsets_s: dict[int, float] = field(default_factory=dict)
     _patience_s: float = math.inf
@@ -139,9 +146,17 @@ class Crew:
         raise complaint(f"{self.name(rank)} did not answer within {format_seconds(limit_s)}")
 
     def survey(self) -> dict[int, Surveyed]:
-        """What every rank is."""
+        """What every rank is.
+
+        Raises
+        ------
+        InputError
+            When one was told to do something else.
+        """
         self.tell(dict.fromkeys(self.others, Survey()))
         self.surveys = {0: self.member.survey(), **self._answers(self.others, Surveyed)}
+        told = {rank: found.told for rank, found in self.surveys.items()}
+        require_same(told | {0: dict(self.told)}, self.names)
         return self.surveys
 
     def set_clocks(self) -> None:
@@ -269,8 +284,13 @@ def _shifted(report: Report, by_s: float) -> Report:
     )
 
 
-def serve(member: Member, limit_s: float) -> None:
+def serve(member: Member, limit_s: float, told: Instructions | None = None) -> None:
     """Do what the first rank says until it says stop.
+
+    Parameters
+    ----------
+    told
+        What this rank was told to do.
 
     Raises
     ------
@@ -289,6 +309,8 @@ def serve(member: Member, limit_s: float) -> None:
             patience = order.seconds
             continue
         answer = _obey(member, order, limit_s)
+        if isinstance(answer, Surveyed):
+            answer = msgspec.structs.replace(answer, told=dict(told or {}))
         failed = member.control.scatter({0: answer}, limit_s)
         if failed:
             raise complaint(f"rank 0 did not take the report of rank {member.rank}: {failed[0]}")

@@ -33,6 +33,7 @@ from topocal.topo.endpoint_names import resolve_endpoint
 from topocal.topo.errors import InputError, one_line
 
 if TYPE_CHECKING:
+    from topocal.measure.instructions import Instructions
     from topocal.measure.places import Place
     from topocal.measure.samples import Measurements
     from topocal.measure.worker import Member
@@ -68,6 +69,8 @@ class Session:
         Whether to go on with what the journal has.
     provenance
         More about the conditions, in place of what is found.
+    told
+        What else all ranks must have been told alike, by what a user calls it.
     advance, tell
         As of :class:`~topocal.measure.coordinator.Coordinator`.
     """
@@ -78,8 +81,19 @@ class Session:
     journal: Path | None = None
     resume: bool = False
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    told: Instructions = field(default_factory=dict)
     advance: Callable[[float, int], None] = lambda done, total: None
     tell: Callable[[str], None] = lambda text: None
+
+    @property
+    def instructions(self) -> Instructions:
+        """What this rank was told to do, the most telling first."""
+        return {
+            **self.told,
+            "endpoints": ",".join(self.names),
+            "--issue": " and ".join(self.settings.issues),
+            "--verify": "yes" if self.settings.verify else "no",
+        }
 
 
 def ensure_torch() -> None:
@@ -185,7 +199,8 @@ def run_plan(
     Raises
     ------
     InputError
-        When torch is missing, there is no group, or endpoints and ranks do not match.
+        When torch is missing, there is no group, endpoints and ranks do not match, or ranks
+        were given different plans or options.
     MeasurementError
         When a rank dies, hangs, or gets other bytes than were sent.
     """
@@ -205,6 +220,7 @@ def run_plan(
     session = Session(
         names=rank_endpoints(plan.endpoints, member.size, endpoints),
         subject=subject_of(plan_to_document(plan)),
+        told={"plan": subject_of(plan_to_document(plan))},
         settings=chosen,
         journal=None if journal is None else Path(journal),
         resume=resume,
@@ -282,9 +298,9 @@ def coordinate(
         go.
     """
     if member.rank != 0:
-        serve(member, session.settings.timeout_s)
+        serve(member, session.settings.timeout_s, session.instructions)
         return None
-    crew = Crew(member, session.names, session.settings.timeout_s)
+    crew = Crew(member, session.names, session.settings.timeout_s, session.instructions)
     try:
         found = _work(crew, session, work)
     except BaseException:

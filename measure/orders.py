@@ -53,7 +53,8 @@ class Surveyed(Message, frozen=True, kw_only=True):
     """What a rank is.
 
     ``host`` and ``memory`` are equal for ranks on one host and of one memory; they are
-    not written anywhere.
+    not written anywhere.  ``told`` is what it was started to do
+    (:mod:`topocal.measure.instructions`).
     """
 
     host: str
@@ -62,6 +63,7 @@ class Surveyed(Message, frozen=True, kw_only=True):
     held_bytes: int
     device: str
     facts: dict[str, Any]
+    told: dict[str, str] = {}
 
 
 class Tick(Message, frozen=True, kw_only=True):

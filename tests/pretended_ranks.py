@@ -26,6 +26,7 @@ from topocal.measure.orders import (
 from topocal.topo.errors import MeasurementError
 
 if TYPE_CHECKING:
+    from topocal.measure.instructions import Instructions
     from topocal.measure.worker import Member
 
 LIMIT_S: Final = 20.0
@@ -133,16 +134,19 @@ class Group:
     limit_s: float = LIMIT_S
     ends: dict[int, BaseException | None] = field(default_factory=dict)
     threads: list[threading.Thread] = field(default_factory=list)
+    otherwise: dict[int, Instructions] = field(default_factory=dict)
 
-    def start(self) -> None:
+    def start(self, told: Instructions | None = None) -> None:
+        """All others begin to serve, who were told so, as far as ``otherwise`` says no other."""
         for member in self.members[1:]:
-            thread = threading.Thread(target=self._serve, args=(member,), daemon=True)
+            own = self.otherwise.get(member.rank, told)
+            thread = threading.Thread(target=self._serve, args=(member, own), daemon=True)
             thread.start()
             self.threads.append(thread)
 
-    def _serve(self, member: FakeMember) -> None:
+    def _serve(self, member: FakeMember, told: Instructions | None) -> None:
         try:
-            serve(cast("Member", member), self.limit_s)
+            serve(cast("Member", member), self.limit_s, told)
             self.ends[member.rank] = None
         except MeasurementError as error:
             self.ends[member.rank] = error

@@ -59,7 +59,7 @@ def measured(ranks: Group, plan: Plan = FANS, **more: Any) -> tuple[Any, list[st
         settings=Settings(timeout_s=LIMIT_S, shortest_s=1e-4, check_every_s=0.0, **more),
         tell=said.append,
     )
-    ranks.start()
+    ranks.start(session.instructions)
     found = coordinate(ranks.first, session, lambda machine: machine.run(plan))
     ranks.join()
     return found, said
@@ -97,7 +97,7 @@ def test_short_patterns_run_until_they_last() -> None:
         settings=Settings(timeout_s=LIMIT_S, shortest_s=10e-3),
         tell=said.append,
     )
-    ranks.start()
+    ranks.start(session.instructions)
     found = coordinate(ranks.first, session, lambda machine: machine.run(session_plan))
     ranks.join()
     assert found is not None
@@ -156,7 +156,6 @@ def test_repeats_that_were_cut_off_are_measured_again_when_it_goes_on(tmp_path: 
     def run(resume: bool) -> Any:
         ranks = group(3)
         ranks.members[2].spoil = spoil
-        ranks.start()
         session = Session(
             names=NAMES,
             subject="plan",
@@ -164,6 +163,7 @@ def test_repeats_that_were_cut_off_are_measured_again_when_it_goes_on(tmp_path: 
             journal=tmp_path / "j",
             resume=resume,
         )
+        ranks.start(session.instructions)
         try:
             return coordinate(ranks.first, session, lambda machine: machine.run(plan))
         finally:
@@ -316,7 +316,6 @@ def test_many_repeats_are_written_as_they_come(
     def run(resume: bool) -> Any:
         ranks = group(3)
         ranks.members[2].spoil = spoil
-        ranks.start()
         session = Session(
             names=NAMES,
             subject="plan",
@@ -325,6 +324,7 @@ def test_many_repeats_are_written_as_they_come(
             resume=resume,
             advance=lambda done, total: reached.append(done / total),
         )
+        ranks.start(session.instructions)
         try:
             return coordinate(ranks.first, session, lambda machine: machine.run(plan))
         finally:
@@ -390,3 +390,51 @@ def test_a_plan_for_nobody_here() -> None:
         measured(ranks, plan_of(peer("gpu1", "gpu9")))
     ranks.join()
     assert all(isinstance(e, DismissedError) for e in ranks.ends.values())
+
+
+@pytest.mark.parametrize(
+    ("differs", "words"),
+    [
+        (
+            {"plan": "another"},
+            "rank 1 (gpu1) has another plan than rank 0 (gpu0); copy one plan.json to every host",
+        ),
+        (
+            {"command": "topocal calibrate"},
+            "rank 1 (gpu1) has command topocal calibrate, and rank 0 (gpu0) has command "
+            "topocal measure; start every rank by the same command line",
+        ),
+        (
+            {"endpoints": "gpu1,gpu0,gpu2"},
+            "rank 1 (gpu1) has endpoints gpu1,gpu0,gpu2, and rank 0 (gpu0) has endpoints "
+            "gpu0,gpu1,gpu2; start every rank by the same command line",
+        ),
+        (
+            {"--issue": "group and one-by-one"},
+            "rank 1 (gpu1) has --issue group and one-by-one, and rank 0 (gpu0) has --issue "
+            "group; start every rank by the same command line",
+        ),
+    ],
+)
+def test_a_rank_that_was_told_something_else_is_named(
+    tmp_path: Path, differs: dict[str, str], words: str
+) -> None:
+    session = Session(
+        names=NAMES,
+        subject="plan",
+        told={"command": "topocal measure", "plan": "this one"},
+        settings=Settings(timeout_s=LIMIT_S),
+        journal=tmp_path / "journal",
+    )
+    asked: list[object] = []
+    ranks = group(3)
+    ranks.otherwise[1] = {**session.instructions, **differs}
+    ranks.start(session.instructions)
+    with pytest.raises(InputError) as found:
+        coordinate(ranks.first, session, asked.append)
+    ranks.join()
+    assert str(found.value) == words
+    assert asked == []
+    assert list(tmp_path.iterdir()) == []
+    assert isinstance(ranks.ends[1], DismissedError)
+    assert isinstance(ranks.ends[2], DismissedError)

@@ -283,13 +283,19 @@ def test_what_is_not_finished_is_not_begun_anew(folder: Path) -> None:
 
 
 def of_an_environment(
-    folder: Path, rank: int, *, port: int, of: int = 2, timeout: str = "10s"
+    folder: Path,
+    rank: int,
+    *,
+    port: int,
+    of: int = 2,
+    timeout: str = "10s",
+    more: tuple[str, ...] = (),
 ) -> subprocess.Popen[str]:
     """A process as srun would start it, where no parent watches."""
     known = ("0", "1", "4")[:of]
     options = ("--timeout", timeout, "--min-duration", "1ms", "--endpoints", ",".join(known))
     return subprocess.Popen(
-        topocal(*MEASURE, *options, "--backend", "gloo"),
+        topocal(*MEASURE, *options, "--backend", "gloo", *more),
         cwd=folder,
         env=os.environ
         | {
@@ -372,3 +378,30 @@ def test_a_port_that_is_taken_is_told(folder: Path) -> None:
         f"topocal: rank 0 cannot listen at 127.0.0.1:{port}: address already in use; "
         "set MASTER_PORT to a free port, the same everywhere\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        (("--issue", "both"), "rank 1 (gpu1) has --issue group and one-by-one, and rank 0 (gpu0)"),
+        (("--endpoints", "1,0"), "rank 1 (gpu1) has endpoints gpu1,gpu0"),
+    ],
+)
+def test_ranks_that_were_told_different_things_measure_nothing(
+    folder: Path, own: tuple[str, ...], words: str
+) -> None:
+    endless(folder)
+    port = free_port()
+    processes = [
+        of_an_environment(folder, rank, port=port, more=more, timeout="60s")
+        for rank, more in enumerate(((), own))
+    ]
+    try:
+        said = [process.communicate(timeout=PATIENCE_S)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in processes] == [2, 2]
+    assert said[0].startswith(f"topocal: {words}"), said
+    assert not journal(folder).exists()

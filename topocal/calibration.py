@@ -90,6 +90,21 @@ class Calibration:
             fingerprint(self.topology), self.sizes_bytes, self.repeats, self.rounds, "calibrate"
         )
 
+    @property
+    def told(self) -> dict[str, str]:
+        """What every rank must have been told alike."""
+        from topocal.measure.plan import fingerprint
+        from topocal.topo.units import format_bytes
+
+        sizes = self.sizes_bytes
+        return {
+            "command": "topocal calibrate",
+            "machine": fingerprint(self.topology),
+            "--sizes": "chosen" if sizes is None else ",".join(map(format_bytes, sizes)),
+            "--repeats": "chosen" if self.repeats is None else str(self.repeats),
+            "--rounds": str(self.rounds),
+        }
+
 
 def _state(step: Step) -> str:
     statuses = [str(r.status) for r in step.model.resources.values()]
@@ -192,6 +207,7 @@ def calibrate_in_processes(
     session = Session(
         names=calibration.endpoints,
         subject=calibration.subject,
+        told=calibration.told,
         settings=settings,
         journal=journal,
         resume=resume,

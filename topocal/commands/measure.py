@@ -83,6 +83,7 @@ def measure(
     session = Session(
         names=rank_endpoints(what.endpoints, count, given),
         subject=subject_of(plan_to_document(what)),
+        told={"command": "topocal measure", "plan": subject_of(plan_to_document(what))},
         settings=measuring_settings(issue, verify, shortest, timeout),
         journal=journal_path(output),
         resume=resume,
