@@ -14,9 +14,9 @@ Names are endpoint ids or, for GPUs, bare numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from topocal.topo.endpoint_names import canonical_endpoint, plain_arrows
 from topocal.topo.errors import FlowError, FormatError, Where, one_line
@@ -35,6 +35,8 @@ __all__ = [
     "relay",
 ]
 
+_Any = TypeVar("_Any")
+
 _ARROW: Final = re.compile(r"^(.+?)(<->|<-|->)(.+)$", re.DOTALL)
 
 
@@ -50,7 +52,7 @@ class PatternKind(StrEnum):
 
 
 def _pattern(pairs: Iterable[tuple[str, str]], size_bytes: float) -> Pattern:
-    flows = tuple(Flow(source=s, destination=d, size_bytes=size_bytes) for s, d in pairs)
+    flows = tuple(Flow(source=s, destination=d, size_bytes=size_bytes) for s, d in _twos(pairs))
     if not flows:
         raise FlowError("a pattern without flows", remedy="name at least one peer")
     seen: set[tuple[str, str]] = set()
@@ -67,6 +69,42 @@ def _pattern(pairs: Iterable[tuple[str, str]], size_bytes: float) -> Pattern:
             )
         seen.add(pair)
     return Pattern(flows=flows, name=notation(f_pair for f_pair in _pairs(flows)))
+
+
+def _twos(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Each (sender, receiver); a text of two letters is none.
+
+    Raises
+    ------
+    FlowError
+        When one is something else.
+    """
+    for pair in pairs:
+        try:
+            source, destination = () if isinstance(pair, str) else pair
+        except (TypeError, ValueError) as error:
+            raise FlowError(
+                f"{one_line(repr(pair))} is no pair",
+                remedy="give (sender, receiver) of each, such as ('gpu0', 'gpu1')",
+            ) from error
+        yield source, destination
+
+
+def _listed(names: Sequence[_Any], what: str) -> list[_Any]:
+    """Several endpoints; a text would be taken for its letters.
+
+    Raises
+    ------
+    FlowError
+        When it is no list.
+    """
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise FlowError(
+            f"{what} {one_line(repr(names))} is no list of endpoints",
+            remedy="give a list, even of one: ['gpu1']",
+            about=names,
+        )
+    return list(names)
 
 
 def _pairs(flows: Iterable[Flow]) -> list[tuple[str, str]]:
@@ -95,14 +133,14 @@ def fan_in(root: str, peers: Sequence[str], size_bytes: float = 0.0) -> Pattern:
     Raises
     ------
     FlowError
-        Without peers, with the root among them, or with one named twice.
+        Without a list of peers, with the root among them, or with one named twice.
     """
-    return _pattern([(p, root) for p in peers], size_bytes)
+    return _pattern([(p, root) for p in _listed(peers, "peers")], size_bytes)
 
 
 def fan_out(root: str, peers: Sequence[str], size_bytes: float = 0.0) -> Pattern:
     """The root sends ``size_bytes`` to every peer at once; raises as :func:`fan_in`."""
-    return _pattern([(root, p) for p in peers], size_bytes)
+    return _pattern([(root, p) for p in _listed(peers, "peers")], size_bytes)
 
 
 def relay(ring: Sequence[str], shift: int = 1, size_bytes: float = 0.0) -> Pattern:
@@ -113,13 +151,14 @@ def relay(ring: Sequence[str], shift: int = 1, size_bytes: float = 0.0) -> Patte
     FlowError
         When the ring has fewer than two members or the shift leads back to the sender.
     """
-    n = len(ring)
-    return _pattern([(ring[k], ring[(k + shift) % n]) for k in range(n)], size_bytes)
+    members = _listed(ring, "ring")
+    n = len(members)
+    return _pattern([(members[k], members[(k + shift) % n]) for k in range(n)], size_bytes)
 
 
 def bundle(pairs: Sequence[tuple[str, str]], size_bytes: float = 0.0) -> Pattern:
     """Any pairs at once; raises :class:`FlowError` on none, a repeated one, or a self-flow."""
-    return _pattern(pairs, size_bytes)
+    return _pattern(_listed(pairs, "pairs"), size_bytes)
 
 
 def kind_of(pattern: Pattern) -> PatternKind:

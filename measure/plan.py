@@ -26,6 +26,7 @@ from topocal.topo.io import (
     write_atomically,
 )
 from topocal.topo.units import format_bytes
+from topocal.topo.wanted import is_amount
 
 if TYPE_CHECKING:
     from topocal.topo.flow import Pattern
@@ -294,8 +295,10 @@ def checked_sizes(sizes_bytes: Sequence[float]) -> tuple[float, ...]:
         When there are none, or one is not a finite number above zero.
     """
     for size in sizes_bytes:
-        if not (math.isfinite(size) and size > 0):
-            raise InputError(f"a size of {size} bytes", remedy="give sizes above zero")
+        if not (is_amount(size) and size > 0):
+            raise InputError(
+                f"a size of {one_line(size)} bytes", remedy="give numbers of bytes above zero"
+            )
     if not sizes_bytes:
         raise InputError("no sizes", remedy="give at least one, such as 256MiB")
     return tuple(sorted({float(size) for size in sizes_bytes}))

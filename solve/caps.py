@@ -16,7 +16,7 @@ A resource that no pattern ever had as its bottleneck is taken at what is proven
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -40,6 +40,7 @@ from topocal.solve.status import Status
 from topocal.topo.errors import InputError
 from topocal.topo.incidence import incidence
 from topocal.topo.resource import PathClass, Sharing
+from topocal.topo.wanted import not_wanted
 
 if TYPE_CHECKING:
     from topocal.solve.model import FittedResource, Model
@@ -143,8 +144,19 @@ class Caps:
 
 
 def as_caps(machine: Caps | Model) -> Caps:
-    """Caps as they are, or those of a model."""
-    return machine if isinstance(machine, Caps) else machine.caps()
+    """Caps as they are, or those of a model.
+
+    Raises
+    ------
+    InputError
+        When it is neither.
+    """
+    if isinstance(machine, Caps):
+        return machine
+    own: Callable[[], Caps] | None = getattr(machine, "caps", None)
+    if own is None:  # Models know this module, which therefore cannot know them.
+        raise not_wanted(machine, "a fitted model or its caps")
+    return own()
 
 
 def costs_of(

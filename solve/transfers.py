@@ -7,7 +7,7 @@ process is free.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -87,10 +87,32 @@ def flows_between(
         When a process is unknown, or a size none.
     """
     gathered = Gathered(endpoints, None)
-    for source, destination, size in flows:
+    for source, destination, size in _triples(flows):
         gathered.add("flows", (source, destination), bytes_of(size))
     (found,) = gathered.flows()
     return found
+
+
+def _triples(flows: Any) -> Iterator[tuple[str | int, str | int, float]]:
+    """Each (source, destination, bytes).
+
+    Raises
+    ------
+    FlowError
+        When something else is given.
+    """
+    remedy = "give (source, destination, bytes) of each, such as (0, 1, 2**20)"
+    if isinstance(flows, str) or not isinstance(flows, Iterable):
+        kind = type(flows).__name__
+        raise FlowError(f"a {kind} is no list of transfers", remedy=remedy, about=flows)
+    for number, flow in enumerate(flows):
+        try:
+            source, destination, size = () if isinstance(flow, str) else flow
+        except (TypeError, ValueError) as error:
+            raise FlowError(
+                f"transfer {number} is {one_line(flow)}", remedy=remedy, about=flow
+            ) from error
+        yield source, destination, size
 
 
 def bytes_of(value: Any) -> float:

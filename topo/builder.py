@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from enum import StrEnum
+from typing import Any, TypeVar
 
 import networkx as nx
 
-from topocal.topo.errors import TopologyError
+from topocal.topo.errors import TopologyError, one_line
 from topocal.topo.resource import LinkKind, NodeKind, Resource, Sharing, Use
 from topocal.topo.topology import Topology, natural_key
+from topocal.topo.wanted import is_amount
 
 __all__ = ["TopologyBuilder"]
+
+_Kind = TypeVar("_Kind", bound=StrEnum)
 
 
 class TopologyBuilder:
@@ -20,6 +25,20 @@ class TopologyBuilder:
     ----------
     name
         What the machine is called.
+
+    A topology that was built does not change any more, and so a builder builds one only.
+
+    >>> import topocal as tc
+    >>> builder = tc.TopologyBuilder("two cards")
+    >>> switch = builder.node("switch0", tc.NodeKind.PCIE_SWITCH)
+    >>> for name in ("gpu0", "gpu1"):
+    ...     gpu = builder.node(name, "gpu")  # The word will do.
+    ...     links = builder.connect(gpu, switch, tc.LinkKind.PCIE, nominal_Bps=27e9)
+    >>> links
+    ('gpu1->switch0', 'switch0->gpu1')
+    >>> topology = builder.build()
+    >>> topology.endpoints
+    ('gpu0', 'gpu1')
     """
 
     def __init__(self, name: str) -> None:
@@ -37,14 +56,23 @@ class TopologyBuilder:
     def __contains__(self, node: object) -> bool:
         return node in self._graph
 
-    def node(self, id: str, kind: NodeKind, *, label: str = "", **attributes: Any) -> str:
+    def node(self, id: str, kind: NodeKind | str, *, label: str = "", **attributes: Any) -> str:
         """Add a node and return its id.
+
+        Parameters
+        ----------
+        kind
+            What it is, or the word for it: ``"gpu"``, ``"pcie-switch"``.
 
         Raises
         ------
         TopologyError
-            When the id is taken.
+            When the id is taken or empty, the kind is none, or the topology is built.
         """
+        self._require_open()
+        if not isinstance(id, str) or not id:
+            raise TopologyError(f"a node is called {one_line(repr(id))}", remedy="give it a name")
+        kind = _word(kind, NodeKind, f"node {one_line(id)}")
         if id in self._graph:
             raise TopologyError(f"two nodes are called {id}", remedy="give each its own id")
         self._graph.add_node(id, kind=kind, label=label, **attributes)
@@ -54,11 +82,11 @@ class TopologyBuilder:
         self,
         a: str,
         b: str,
-        kind: LinkKind,
+        kind: LinkKind | str,
         *,
         nominal_Bps: float | None = None,
         back_Bps: float | None = None,
-        sharing: Sharing = Sharing.CAPACITY,
+        sharing: Sharing | str = Sharing.CAPACITY,
         uses: tuple[tuple[str, float], ...] = (),
         resources: tuple[str, str] | None = None,
         source: str = "",
@@ -68,6 +96,8 @@ class TopologyBuilder:
 
         Parameters
         ----------
+        kind
+            What it is made of, or the word for it: ``"pcie"``, ``"nvlink"``.
         nominal_Bps, back_Bps
             Payload bytes per second from a to b, and back (default: the same).
         sharing
@@ -84,7 +114,28 @@ class TopologyBuilder:
         Returns
         -------
         The ids of the link from a to b and of the one back.
+
+        Raises
+        ------
+        TopologyError
+            When a node is not there yet, a kind is none, a rate is no number from zero on,
+            or the topology is built.
         """
+        self._require_open()
+        kind = _word(kind, LinkKind, f"link {one_line(a)}->{one_line(b)}")
+        sharing = _word(sharing, Sharing, f"sharing of {one_line(a)}->{one_line(b)}")
+        for end in (a, b):
+            if end not in self._graph:
+                raise TopologyError(
+                    f"link {one_line(a)}->{one_line(b)}: no node {one_line(end)}",
+                    remedy=f"add it first: node({one_line(end)!r}, kind)",
+                )
+        for rate in (nominal_Bps, back_Bps):
+            if rate not in (None, math.inf) and not is_amount(rate):
+                raise TopologyError(
+                    f"link {one_line(a)}->{one_line(b)} passes {one_line(repr(rate))}",
+                    remedy="give bytes per second as a number, or None for unknown",
+                )
         number = self._graph.number_of_edges(a, b) + 1
         suffix = "" if number == 1 else f"#{number}"
         forth, back = f"{a}->{b}{suffix}", f"{b}->{a}{suffix}"
@@ -119,8 +170,9 @@ class TopologyBuilder:
         Raises
         ------
         TopologyError
-            When a node of it is here already.
+            When a node of it is here already, or the topology is built.
         """
+        self._require_open()
         graph = topology.graph
         for node, data in graph.nodes(data=True):
             if node in self._graph:
@@ -135,12 +187,26 @@ class TopologyBuilder:
             known.extend(text for text in graph.graph.get(new) or () if text not in known)
 
     def resource(self, resource: Resource) -> str:
-        """Add (or replace) a resource and return its id."""
+        """Add (or replace) a resource and return its id.
+
+        Raises
+        ------
+        TopologyError
+            When the topology is built.
+        """
+        self._require_open()
         self._resources[resource.id] = resource
         return resource.id
 
     def use(self, use: Use) -> None:
-        """Let flows load a resource that no link shows."""
+        """Let flows load a resource that no link shows.
+
+        Raises
+        ------
+        TopologyError
+            When the topology is built.
+        """
+        self._require_open()
         self._uses.append(use)
 
     def source(self, text: str) -> None:
@@ -171,3 +237,29 @@ class TopologyBuilder:
             notes=self._notes,
         )
         return Topology(self._graph)
+
+    def _require_open(self) -> None:
+        if nx.is_frozen(self._graph):
+            raise TopologyError(
+                f"the topology {one_line(self._name)} is built",
+                remedy="add all before build(), or take a new TopologyBuilder and include() it",
+            )
+
+
+def _word(value: _Kind | str, kinds: type[_Kind], what: str) -> _Kind:
+    """A member of an enumeration, from itself or from its word.
+
+    Raises
+    ------
+    TopologyError
+        When there is none; names all.
+    """
+    if isinstance(value, kinds):
+        return value
+    try:
+        return kinds(value)
+    except ValueError as error:
+        known = ", ".join(str(kind) for kind in kinds)
+        raise TopologyError(
+            f"{what} is of kind {one_line(repr(value))}", remedy=f"use one of {known}"
+        ) from error

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from topocal.topo.errors import FlowError, one_line
+from topocal.topo.wanted import is_amount
 
 __all__ = ["Flow", "Pattern"]
 
@@ -27,7 +28,7 @@ class Flow:
     Raises
     ------
     FlowError
-        When size or start is negative or not finite.
+        When size or start is no finite number from zero on, or an endpoint is no text.
     """
 
     source: str
@@ -36,13 +37,22 @@ class Flow:
     start_s: float = 0.0
 
     def __post_init__(self) -> None:
-        if 0 <= self.size_bytes < math.inf and 0 <= self.start_s < math.inf:
+        names = isinstance(self.source, str) and isinstance(self.destination, str)
+        size, start = self.size_bytes, self.start_s
+        if names and type(size) is type(start) is float and 0 <= size < math.inf > start >= 0:
             return
+        for end in (self.source, self.destination):
+            if not isinstance(end, str):
+                raise FlowError(
+                    f"an endpoint is {one_line(repr(end))}",
+                    remedy="name it by text, such as 'gpu0'",
+                    about=self,
+                )
         for name, value in (("size", self.size_bytes), ("start", self.start_s)):
-            if not (math.isfinite(value) and value >= 0):
+            if not is_amount(value):
                 raise FlowError(
                     f"flow {one_line(self.source)}->{one_line(self.destination)} "
-                    f"has {name} {value}",
+                    f"has {name} {one_line(value)}",
                     remedy="give a finite number, zero or more",
                     about=self,
                 )

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from topocal.topo.errors import TopocalError
     from topocal.topo.flow import Flow, Pattern
     from topocal.topo.io import read_topology, write_topology
+    from topocal.topo.resource import LinkKind, NodeKind
     from topocal.topo.topology import Topology
 
 __all__ = [
@@ -55,8 +56,10 @@ __all__ = [
     "Caps",
     "Conditions",
     "Flow",
+    "LinkKind",
     "Measurements",
     "Model",
+    "NodeKind",
     "PairCosts",
     "Part",
     "Pattern",
@@ -101,8 +104,10 @@ _HOME = {
     "Caps": "solve.caps",
     "Conditions": "solve.conditions",
     "Flow": "topo.flow",
+    "LinkKind": "topo.resource",
     "Measurements": "measure.samples",
     "Model": "solve.model",
+    "NodeKind": "topo.resource",
     "PairCosts": "solve.pair_costs",
     "Part": "solve.policy.requests",
     "Pattern": "topo.flow",

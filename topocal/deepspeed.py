@@ -36,6 +36,7 @@ from topocal.solve.policy.assign import (
 from topocal.solve.policy.baseline_kernel import choose
 from topocal.solve.policy.requests import Request
 from topocal.topo.errors import InputError, NoRouteError, UnknownEndpointError, one_line
+from topocal.topo.wanted import is_amount
 
 if TYPE_CHECKING:
     from topocal.solve.caps import Caps
@@ -158,8 +159,23 @@ class ReplicaSelector:
         return self._top
 
     def add(self, source_rank: int, target_rank: int, size_bytes: float) -> None:
-        """Count bytes that need no choice, such as regions with one holder."""
-        self._count(self._pair(source_rank, target_rank), size_bytes)
+        """Count bytes that need no choice, such as regions with one holder.
+
+        Raises
+        ------
+        InputError
+            When a rank is unknown, or the size is no finite number from zero on.
+        """
+        pair = self._pair(
+            _integer(source_rank, "source rank"), _integer(target_rank, "target rank")
+        )
+        if not is_amount(size_bytes):
+            raise InputError(
+                f"{one_line(size_bytes)} bytes from rank {source_rank} to rank {target_rank}",
+                remedy="give a finite number, zero or more",
+                about=size_bytes,
+            )
+        self._count(pair, size_bytes)
 
     def __call__(self, request: Any) -> int:
         """The rank that shall send.
@@ -238,7 +254,7 @@ class ReplicaPolicy:
         self._targets = _Ranks(
             self._costs, endpoints if target_endpoints is None else target_endpoints, "target"
         )
-        self._element_bytes = element_bytes
+        self._element_bytes = element_bytes if callable(element_bytes) else _positive(element_bytes)
         self._split = split
         self._min_split_bytes = min_split_bytes
         self._make_part = make_part

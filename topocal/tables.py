@@ -95,6 +95,8 @@ def _interval(resource: FittedResource) -> str:
         return ""
     low = "0" if resource.low_Bps is None else format_rate(resource.low_Bps).removesuffix(" GB/s")
     if resource.high_Bps is None:
+        if resource.low_Bps is None:
+            return "unknown"
         return f"at least {format_rate(resource.low_Bps)}"
     return f"{low} – {format_rate(resource.high_Bps)}"
 

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import inspect
 import re
 import sys
@@ -150,6 +151,10 @@ def _object(name: str, found: Any) -> Iterator[str]:
     )
     yield from ("```text", shown, "```", "")
     yield from docstring(found)
+    if inspect.isclass(found) and issubclass(found, enum.Enum):
+        yield from ("", "| member | word |", "|---|---|")
+        yield from (f"| `{one.name}` | `{one.value}` |" for one in found)
+        return
     if inspect.isclass(found):
         members = [*_members(found)]
         if members:
@@ -169,6 +174,8 @@ def _members(found: type) -> Iterator[str]:
 
 
 def _signature(found: Any) -> str:
+    if inspect.isclass(found) and issubclass(found, enum.Enum):
+        return "(word)"
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from topocal.solve.caps import as_caps
 from topocal.solve.model import Model
 from topocal.solve.pair_costs import PairCosts
 from topocal.solve.policy.answer import Assignment, Candidate
@@ -96,6 +97,7 @@ def assign(
             f"min_split_bytes is {min_split_bytes!r}", remedy="give a number of bytes, 1 or more"
         )
     caps = caps_of_machine(machine)
+    _require_requests(requests)
     notes = require_conditions(caps, under, allow_stale=allow_stale)
     if caps is not None and caps.fading is not None:
         notes = (*notes, _FADING)
@@ -162,10 +164,32 @@ def assign(
 
 
 def caps_of_machine(machine: Model | Caps | PairCosts) -> Caps | None:
-    """The caps of a machine; ``None`` for bare costs."""
-    if isinstance(machine, PairCosts):
-        return None
-    return machine.caps() if isinstance(machine, Model) else machine
+    """The caps of a machine; ``None`` for bare costs.
+
+    Raises
+    ------
+    InputError
+        When it is no machine with speeds.
+    """
+    return None if isinstance(machine, PairCosts) else as_caps(machine)
+
+
+def _require_requests(requests: Sequence[Request]) -> None:
+    """Refuse what is no list of requests.
+
+    Raises
+    ------
+    InputError
+        Naming what it is.
+    """
+    remedy = "give a list of topocal.Request; topocal.read_requests reads a file"
+    if isinstance(requests, Request | str) or not isinstance(requests, Sequence):
+        kind = type(requests).__name__
+        raise InputError(f"a {kind} is no list of requests", remedy=remedy, about=requests)
+    for number, one in enumerate(requests):
+        if not isinstance(one, Request):
+            kind = type(one).__name__
+            raise InputError(f"request {number} is a {kind}", remedy=remedy, about=one)
 
 
 def require_conditions(

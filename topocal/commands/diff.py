@@ -95,6 +95,8 @@ def _value(row: Drifted, value: float, interval: tuple[float | None, float | Non
         return f"× {value:.3f}"
     low, high = interval
     if high is None:
+        if low is None:
+            return format_rate(value)
         return f"at least {format_rate(low)}"
     if low is None:
         return f"at most {format_rate(high)}"
