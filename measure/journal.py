@@ -90,6 +90,13 @@ class _Line(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     copies: dict[str, float] | None = None
     check: int | None = None
 
+    def __post_init__(self) -> None:
+        """What is counted and put together later is what it has to be."""
+        for key in ("ranks", "remarks"):
+            names = [] if self.session is None else self.session.get(key, [])
+            if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+                raise ValueError(f"{key} is no list of texts")
+
 
 def journal_path(output: str | Path) -> Path:
     """Where the journal of an output lies: beside it."""

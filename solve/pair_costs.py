@@ -105,7 +105,8 @@ class PairCosts:
         kappa = np.array([k for _, _, _, k in resources])
         law = np.array([sharing for _, sharing, _, _ in resources], dtype=object)
         is_engine, is_fatpipe = law == Sharing.TIME_SHARED, law == Sharing.FATPIPE
-        with np.errstate(divide="ignore"):
+        # What passes next to nothing passes nothing.
+        with np.errstate(divide="ignore", over="ignore"):
             cost = np.where(is_engine[column], 0.0, matrix.data / rate[column])
         blocked = np.zeros(n * n, dtype=bool) if unreachable is None else unreachable.copy()
         blocked[row[np.isinf(cost)]] = True

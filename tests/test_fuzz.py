@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from topocal.measure.importers.registry import import_any
+from topocal.measure.journal import Journal
 from topocal.measure.load import parse_measurements
 from topocal.measure.patterns import parse_pattern
 from topocal.solve.explain import explain
@@ -225,3 +226,20 @@ def test_a_switch_of_gpu_links_that_nothing_is_joined_to_is_drawn() -> None:
     topology = builder.build()
     assert [machine.nodes for machine in outline(topology).machines] == [["gpu0"], ["nvswitch0"]]
     assert "nvswitch0" in render_svg(topology)
+
+
+@pytest.mark.parametrize("session", ['{"ranks": 0.5}', '{"ranks": ["gpu0", {}]}', '{"remarks": 3}'])
+def test_a_journal_whose_group_is_no_list(session: str, tmp_path: Path) -> None:
+    """Its members were counted, and its remarks told, once all was read."""
+    header, _, *rest = TARGETS.TARGETS["journal"].seeds[0].decode().splitlines(keepends=True)
+    path = tmp_path / "j"
+    path.write_text("".join([header, f'{{"session": {session}}}\n', *rest]))
+    with pytest.raises(FormatError, match="j:2: damaged journal: r"):
+        Journal(path, subject="a plan", run="r", resume=True)
+
+
+def test_what_passes_next_to_nothing_passes_nothing() -> None:
+    """A byte took longer than any number of seconds, and that warned."""
+    document = json.loads(TARGETS.TARGETS["caps"].seeds[0])
+    document["resources"] = [r | {"cap_Bps": 1e-320} for r in document["resources"]]
+    TARGETS.TARGETS["caps"].read(json.dumps(document).encode())

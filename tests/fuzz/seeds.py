@@ -127,7 +127,6 @@ def documents() -> dict[str, bytes]:
     plan, measurements = _measured()
     model = fit(measurements, machine())
     calibration = json.loads(encode_calibration(measurements))
-    del calibration["digest"]
     found: dict[str, Any] = {
         "topology": topology_to_document(machine()),
         "plan": plan_to_document(plan),
@@ -135,6 +134,8 @@ def documents() -> dict[str, bytes]:
         "model": model_to_document(model),
         "caps": caps_to_document(model.caps()),
     }
+    for document in found.values():
+        document.pop("digest", None)
     return {kind: json.dumps(document, indent=1).encode() for kind, document in found.items()}
 
 
