@@ -131,7 +131,8 @@ def _unlike(evidence: Evidence, group: list[Pair], odd: list[Pair], threshold: f
     rates = [evidence.rates[p] for p in group]
     spread = math.log(max(rates) / min(rates))
     if len(odd) <= FEW * len(group):
-        others = [evidence.rates[p] for p in group if p not in odd]
+        apart = set(odd)
+        others = [evidence.rates[p] for p in group if p not in apart]
         read = "reads" if _count(evidence, odd) == 1 else "read"
         text = (
             f"Of {_what(evidence, group)}, {_which(evidence, odd)} {read} "

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from topocal.solve.evidence import Evidence, Finding, FindingKind, Severity, listed
 from topocal.solve.findings_links import find_slow_links
 from topocal.solve.words import pairs_in_words, ranges
@@ -58,10 +61,7 @@ def find_no_fabric(topology: Topology) -> list[Finding]:
     if len(cards) < 3:
         return []
     routes = topology.routes(cards)
-    fabric = {
-        (a, b) for a in cards for b in cards if a != b and joined_by_fabric(topology, routes, a, b)
-    }
-    joined = Counter(a for a, _ in fabric)
+    joined = dict(zip(cards, _joined_by_fabric(topology, routes).sum(axis=1).tolist(), strict=True))
     most = max(joined.values(), default=0)
     lost = [c for c in cards if not joined[c]]
     others = [c for c in cards if joined[c]]
@@ -81,6 +81,14 @@ def find_no_fabric(topology: Topology) -> list[Finding]:
     return [
         Finding(kind=FindingKind.NO_FABRIC, severity=Severity.SERIOUS, about=tuple(lost), text=text)
     ]
+
+
+def _joined_by_fabric(topology: Topology, routes: Routes) -> NDArray[np.bool_]:
+    """:func:`joined_by_fabric` of all pairs; not of an endpoint with itself."""
+    of_fabric = np.array([topology.links[k].kind in FABRIC for k in routes.links], dtype=bool)
+    before = np.concatenate(([0], np.cumsum(of_fabric[routes.indices])))
+    found: NDArray[np.bool_] = before[routes.indptr[1:]] > before[routes.indptr[:-1]]
+    return found.reshape(routes.path_class.shape) & (routes.path_class != PathClass.DIS)
 
 
 def joined_by_fabric(topology: Topology, routes: Routes, a: str, b: str) -> bool:

@@ -148,8 +148,8 @@ def _several(evidence: Evidence) -> Iterator[str]:
     ]
     if not found:
         return
-    shown = [f"{pattern_in_words(c.pattern)} {span([c.throughput_Bps])}" for c in found]
     if len(found) <= _MOST:
+        shown = [f"{pattern_in_words(c.pattern)} {span([c.throughput_Bps])}" for c in found]
         yield f"several at once: {'; '.join(shown)} in all"
         return
     rates = [c.throughput_Bps for c in found]

@@ -163,15 +163,23 @@ def pairs_in_words(pairs: Collection[Pair], everyone: Iterable[str] = ()) -> str
 def _components(mutual: set[Pair]) -> list[set[Pair]]:
     """Mutual pairs in parts without a common endpoint; a part that has no short words, pair by
     pair."""
-    left = set(mutual)
+    beside: dict[str, list[Pair]] = {}
+    for pair in mutual:
+        beside.setdefault(pair[0], []).append(pair)
+    seen: set[str] = set()
     found: list[set[Pair]] = []
-    while left:
-        first: Pair = min(left, key=_in_order)
-        ends = {*first}
-        while grown := {n for p in left if ends & set(p) for n in p} - ends:
-            ends |= grown
-        part = {p for p in left if ends & set(p)}
-        left -= part
+    for first in sorted(mutual, key=_in_order):
+        if first[0] in seen:
+            continue
+        # Both directions are there, so that those that begin at an end are all of them.
+        part: set[Pair] = set()
+        ends = [first[0]]
+        while ends:
+            end = ends.pop()
+            if end not in seen:
+                seen.add(end)
+                part.update(beside[end])
+                ends += [other for _, other in beside[end]]
         if _has_words(part):
             found.append(part)
         else:
