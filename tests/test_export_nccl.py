@@ -183,9 +183,38 @@ def test_nvlinks_of_a_fitted_capacity() -> None:
     }
     root = ET.fromstring(to_nccl(topology, figures))
     counts = {int(e.get("count", "0")) for e in root.iter("nvlink")}
-    sm = topology.graph.nodes["gpu0"].get("compute_capability")
-    assert counts == {nvlink_count(360e9, sm)}
+    assert counts == {17}
     assert abs(nvlink_count(360e9, 90) * nccl_nvlink_Bps(90) - 360e9) <= nccl_nvlink_Bps(90) / 2
+
+
+def test_like_gpus_have_one_count_of_nvlinks() -> None:
+    """22.5 links of 20.6 GB/s among others of 22.1 are 22; what has a third less has 15."""
+    topology = build_machine("dgx-h100")
+    fitted = {"gpu0": 464.5e9, "gpu1": 445e9, "gpu2": 300e9}
+    figures = {
+        name: replace(f, capacity_Bps=fitted.get(name.partition("->")[0], 455e9), status="pinned")
+        if "nvswitch" in name
+        else f
+        for name, f in nominal_figures(topology).items()
+    }
+    root = ET.fromstring(to_nccl(topology, figures))
+    counts: dict[str, int] = {}
+    for gpu in root.iter("pci"):
+        for number, links in ((g.get("dev"), g.findall("nvlink")) for g in gpu.findall("gpu")):
+            counts[str(number)] = sum(int(e.get("count", "0")) for e in links)
+    assert counts == {"0": 22, "1": 22, "2": 15, **{str(k): 22 for k in range(3, 8)}}
+
+
+def test_a_fitted_machine_comes_back_without_missing_links() -> None:
+    topology = build_machine("dgx-h100")
+    figures = {
+        name: replace(f, capacity_Bps=450e9 + 1e9 * (sum(map(ord, name)) % 5), status="pinned")
+        if "nvswitch" in name
+        else f
+        for name, f in nominal_figures(topology).items()
+    }
+    notes = parse_nccl_xml(to_nccl(topology, figures), file="topo.xml").graph.graph["notes"]
+    assert not [note for note in notes if "NVLinks" in note]
 
 
 @pytest.mark.parametrize(

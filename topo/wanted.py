@@ -41,7 +41,7 @@ def is_amount(value: object) -> bool:
     >>> is_amount(2.5), is_amount(float("nan")), is_amount(-1), is_amount("2"), is_amount(True)
     (True, False, False, False, False)
     """
-    if isinstance(value, bool) or isinstance(value, str | bytes):
+    if isinstance(value, bool | str | bytes):
         return False
     try:
         return 0 <= value < float("inf")  # type: ignore[operator]  # Also numpy's own numbers.

@@ -1,17 +1,19 @@
 """Links between GPUs in NCCL's topology XML: NVLink, xGMI and chip-to-chip.
 
 NCCL takes an NVLink for a figure of its own, so a fitted capacity is as many links as come
-closest to it; where nothing is fitted, the links that there are.  What xGMI passes is RCCL's own
-figure, and stays so.
+closest to it; where nothing is fitted, the links that there are.  Capacities of like GPUs that
+differ by less than half a link are one: NCCL searches another graph where counts differ, and no
+fit is so exact.  What xGMI passes is RCCL's own figure, and stays so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median_low
 from typing import TYPE_CHECKING, Any, Final
 
 from topocal.topo.exporters.nccl_host import Host, rate_of
-from topocal.topo.exporters.nccl_speeds import nvlink_count
+from topocal.topo.exporters.nccl_speeds import capability_of, nccl_nvlink_Bps, nvlink_count
 from topocal.topo.exporters.xml_text import attributes
 from topocal.topo.naming import natural_key
 from topocal.topo.resource import LinkKind, NodeKind
@@ -60,13 +62,39 @@ def _targets(one: Host, gpu: str, head: str, links: list[Link]) -> Iterator[dict
     count = sum(_physical(one, link) for link in links)
     rate, fitted = rate_of(one, links)
     if rate is not None and fitted and links[0].kind is LinkKind.NVLINK:
-        count = nvlink_count(rate, one.nodes[gpu].get("compute_capability"))
+        of_one = nccl_nvlink_Bps(_capability(one, gpu))
+        usual = _usual_Bps(one, gpu, head, count)
+        count = nvlink_count(
+            usual if abs(rate - usual) < of_one / 2 else rate, _capability(one, gpu)
+        )
     names = [one.bus_id[head]] if head in one.bus_id else _switch_addresses(one, head, data)
     tclass = data.get("pci_class") if data["kind"] is NodeKind.GPU else None
     for k, name in enumerate(names):
         share = count // len(names) + (k < count % len(names))
         if share:
             yield {"target": name, "count": share, "tclass": tclass or _CLASS[data["kind"]]}
+
+
+def _capability(one: Host, gpu: str) -> int | None:
+    data = one.nodes[gpu]
+    return capability_of(data.get("compute_capability"), data.get("model") or data.get("label"))
+
+
+def _usual_Bps(one: Host, gpu: str, head: str, count: int) -> float:
+    """The middle of what so many NVLinks pass, fitted, from like GPUs to ends of that kind."""
+    like, kind = _capability(one, gpu), one.nodes[head]["kind"]
+    rates = []
+    for name in one.of_kind(NodeKind.GPU):
+        if _capability(one, name) != like:
+            continue
+        for end in one.topology.graph.successors(name):
+            if end not in one.nodes or one.nodes[end]["kind"] is not kind:
+                continue
+            links = [link for link in one.links(name, end) if link.kind is LinkKind.NVLINK]
+            rate, fitted = rate_of(one, links) if links else (None, False)
+            if rate is not None and fitted and sum(_physical(one, k) for k in links) == count:
+                rates.append(rate)
+    return median_low(rates)
 
 
 def _switch_addresses(one: Host, head: str, data: dict[str, Any]) -> list[str]:

@@ -10,9 +10,17 @@ compute capability (src/graph/topo.h); a network port as ``speed`` (Mb/s) over 8
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
-__all__ = ["SPEED_TEXT", "nccl_nvlink_Bps", "nccl_pcie_Bps", "nvlink_count", "pcie_words"]
+__all__ = [
+    "SPEED_TEXT",
+    "capability_of",
+    "nccl_nvlink_Bps",
+    "nccl_pcie_Bps",
+    "nvlink_count",
+    "pcie_words",
+]
 
 SPEED_TEXT: Final = {
     1: "2.5 GT/s PCIe",
@@ -34,6 +42,18 @@ _CLOSE: Final = 0.01
 
 _NVLINK: Final = ((100, 40.1e9), (90, 20.6e9), (87, 20.0e9), (86, 12.0e9), (70, 20.0e9), (60, 18e9))
 """Least compute capability times ten, and bytes per second of one link (topo.h)."""
+
+
+_OF_MODEL: Final = {
+    **dict.fromkeys(("P100",), 60),
+    **dict.fromkeys(("V100",), 70),
+    **dict.fromkeys(("A100", "A800", "A30"), 80),
+    **dict.fromkeys(("A40", "A6000", "A5000"), 86),
+    **dict.fromkeys(("H100", "H200", "H800", "H20", "GH200"), 90),
+    **dict.fromkeys(("B100", "B200", "GB200"), 100),
+    **dict.fromkeys(("B300", "GB300"), 103),
+}
+"""Compute capability times ten (NVIDIA, "CUDA GPU Compute Capability") of cards with NVLink."""
 
 
 def nccl_pcie_Bps(generation: int, width: int) -> float:
@@ -76,6 +96,18 @@ def nccl_nvlink_Bps(compute_capability: int | None) -> float:
     """
     known = 80 if compute_capability is None else compute_capability
     return next((rate for least, rate in _NVLINK if known >= least), 20.0e9)
+
+
+def capability_of(compute_capability: object, model: object) -> int | None:
+    """A GPU's compute capability times ten: as it is stated, else by its model's name.
+
+    >>> capability_of(None, "NVIDIA H100 80GB HBM3"), capability_of(70, ""), capability_of(None, "")
+    (90, 70, None)
+    """
+    if isinstance(compute_capability, int):
+        return compute_capability
+    words = re.findall("[A-Z]+[0-9]+", str(model).upper())
+    return next((_OF_MODEL[word] for word in words if word in _OF_MODEL), None)
 
 
 def nvlink_count(rate_Bps: float, compute_capability: int | None) -> int:
