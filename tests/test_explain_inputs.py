@@ -78,6 +78,11 @@ def test_a_fit_takes_pastes_as_explain_does(tmp_path: Path) -> None:
     model = tmp_path / "model.json"
     command_line()(["fit", str(paste), "-o", str(model)], standalone_mode=False)
     assert read_model(model).topology.accelerators == ("gpu0", "gpu1", "gpu2")
+    # The report of that model takes the very paste as well, and figures of the host beside it.
+    page = tmp_path / "page.html"
+    (host,) = place(tmp_path, host=HOST.replace("gpu0,cpu0,13", "gpu0,gpu1,25"))
+    command_line()(["report", str(model), str(host), "-o", str(page)], standalone_mode=False)
+    assert "cpu0: 1 figure to and from there stand apart" in page.read_text()
     # Two machines in one table: one is fitted, and what is left is said.
     two = tmp_path / "two.csv"
     two.write_text(
@@ -246,7 +251,7 @@ def test_what_was_passed_over_is_printed_and_in_the_json(tmp_path: Path) -> None
     assert ran.returncode == 0, ran.stderr
     assert "- collective.csv: no figure" in ran.stdout
     notes = json.loads(explain(*files, "--json").stdout)["model"]["notes"]
-    assert sum("by themselves" in note or "no figure" in note for note in notes) == 2
+    assert sum("stand apart" in note or "no figure" in note for note in notes) == 2
 
 
 def test_what_is_no_sample_and_a_topology_alone_are_explained_as_well(tmp_path: Path) -> None:

@@ -133,13 +133,17 @@ class _Table:
     settings: list[Setting] = field(default_factory=list)
 
 
-def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
+def sort_inputs(
+    files: Sequence[Path], topology: str | None = None, *, known: Topology | None = None
+) -> Inputs:
     """Tell measurements from topologies, and make parts of the one and one of the other.
 
     Parameters
     ----------
     topology
         A further topology file, or a reference machine.
+    known
+        The machine, whatever the files say of it: a fitted one.
 
     Raises
     ------
@@ -155,7 +159,9 @@ def sort_inputs(files: Sequence[Path], topology: str | None) -> Inputs:
     seen: dict[bytes, str] = {}
     for path, name in zip(files, _short(files), strict=True):
         passed_over += _read(path, name, machines, tables, seen)
-    machine = machines[0] if len(machines) == 1 else merge(machines).topology if machines else None
+    machine = known or (
+        machines[0] if len(machines) == 1 else merge(machines).topology if machines else None
+    )
     notes = [*passed_over, *_as_numbered(tables, machine)]
     notes += numbered_by_file(tables)
     untitled = [(table, table.imported) for table in tables]
@@ -394,6 +400,7 @@ def _on_machine(
         )
 
     inside, outside = part(wanted=False), part(wanted=True)
+    count = len(outside.samples)
     names = ranges(absent)
     if not inside.samples:
         told = f"the topology does not show {names}, to which all figures lead: it is not used"
@@ -401,7 +408,7 @@ def _on_machine(
     return (
         [("", inside, machine), (f"with {names}", outside, None)],
         [
-            f"the topology does not show {names}: {len(outside.samples)} figures to and from "
-            "there are explained by themselves"
+            f"the topology does not show {names}: {count} figure{'s' * (count != 1)} to and from "
+            "there stand apart"
         ],
     )

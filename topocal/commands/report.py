@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from topocal.measure.samples import Measurements
     from topocal.report.page import Report
 
 __all__ = ["report"]
@@ -36,9 +37,11 @@ def report(
 
     topocal report model.json calibration.json -o report.html
     """
+    from dataclasses import replace
+
     from topocal.console import console, print_json, safe
     from topocal.expected import of_model_s
-    from topocal.measure.load import load
+    from topocal.explaining import sort_inputs
     from topocal.outputs import check_outputs
     from topocal.progress import progress
     from topocal.report.page import build_report, render_report
@@ -52,7 +55,13 @@ def report(
     size = 0
     with progress("drawing the machine", expected_s=of_model_s(model, "report")):
         fitted = read_model(model)
-        found = build_report(fitted, load(measurements) if measurements else None)
+        given: Measurements | None = None
+        notes: tuple[str, ...] = ()
+        if measurements:
+            part, notes = sort_inputs(measurements, known=fitted.topology).whole()
+            given = part.measurements
+        found = build_report(fitted, given)
+        found = replace(found, left_out=(*notes, *found.left_out))
         if output is not None:
             content = render_report(found).encode("utf-8", "replace")
             size = len(content)
