@@ -244,9 +244,17 @@ class Journal:
             while done < len(content):
                 done += os.write(self._file, content[done:])
             os.fsync(self._file)
+            is_gone = not os.fstat(self._file).st_nlink
         except OSError as error:
             self._cut(self._length)
             raise _unwritable(Where(file=str(self.path)), error) from error
+        if is_gone:
+            # Hours of measuring would go nowhere.
+            raise InputError(
+                "was removed while it was being written",
+                where=Where(file=str(self.path)),
+                remedy="measure anew",
+            )
         self._length += len(content)
 
     def _cut(self, length: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -370,3 +371,16 @@ def test_what_is_refused_is_not_kept_open(tmp_path: Path) -> None:
         with pytest.raises(TopocalError):
             opened(path, resume=resume)
     assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+def test_one_that_is_removed_meanwhile_ends_it_at_once(tmp_path: Path) -> None:
+    """Else all that is measured from then on would be for nothing."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    book = Journal(folder / "j", subject="plan", run="r")
+    book.begin({"backend": "gloo"})
+    book.remark("one")
+    shutil.rmtree(folder)
+    with pytest.raises(InputError, match="was removed while it was being written; measure anew"):
+        book.remark("two")
+    book.close(done=False)
