@@ -48,6 +48,8 @@ class Candidates:
         explain pairs before others are tried, 2 of the others.
     senders
         Ids of what each sender passes near and far, and each card from the host.
+    classes
+        These, and what each sender passes in single classes of routes.
     ports, engines
         Id of the capacity, and of the time-shared engine, of all that an endpoint takes
         in or sends, by (endpoint, side).
@@ -58,6 +60,7 @@ class Candidates:
     topology: Topology
     rank: Mapping[str, int]
     senders: frozenset[str]
+    classes: frozenset[str]
     ports: Mapping[tuple[str, int], str]
     engines: Mapping[tuple[str, int], str]
     unseen: Mapping[str, Unseen]
@@ -85,6 +88,7 @@ def with_candidates(
     resources: list[Resource] = []
     uses: list[Use] = []
     senders: set[str] = set()
+    single: set[str] = set()
     ports: dict[tuple[str, int], str] = {}
     engines: dict[tuple[str, int], str] = {}
 
@@ -124,10 +128,8 @@ def with_candidates(
             for one in present if len(present) > 1 else ():
                 name = f"{endpoint}.sender.{one.name}"
                 label = f"sender {endpoint} to {one.name} peers"
-                add(
-                    Resource(id=name, label=label),
-                    Use(resource=name, sources=(endpoint,), path_classes=(one,)),
-                )
+                use = Use(resource=name, sources=(endpoint,), path_classes=(one,))
+                single.add(add(Resource(id=name, label=label), use))
         for host in hosts:
             if host == endpoint:
                 continue
@@ -180,7 +182,13 @@ def with_candidates(
     first = {*senders, *ports.values(), *engines.values()}
     rank = {r.id: 1 if r.id in first else 2 for r in resources}
     return Candidates(
-        topology.with_resources(resources, uses), rank, frozenset(senders), ports, engines, limits
+        topology.with_resources(resources, uses),
+        rank,
+        frozenset(senders),
+        frozenset(senders | single),
+        ports,
+        engines,
+        limits,
     )
 
 

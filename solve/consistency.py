@@ -42,6 +42,9 @@ DISAGREEMENT: Final = math.log(1.10)
 """Like pairs disagree when they spread by more than 10 %, twice what the published
 machines' steady pairs do."""
 
+LEAST_FREEDOM: Final = 2.0
+"""Of the noise, where hardly any pairs are alike: the floor below it is some knowledge as well."""
+
 SLOW: Final = 0.75
 """A card is slow to take in when it reads less than this of its like from every sender."""
 
@@ -118,6 +121,8 @@ class Consistency:
     ----------
     noise
         Relative standard deviation of one figure.
+    freedom
+        Degrees of freedom that it is known by; infinite where repeats tell it.
     contradictions
         Patterns against their own flows.
     disagreeing
@@ -129,6 +134,7 @@ class Consistency:
     """
 
     noise: float
+    freedom: float = math.inf
     contradictions: tuple[Contradiction, ...] = ()
     disagreeing: tuple[LikePairs, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
@@ -162,6 +168,13 @@ def check_consistency(topology: Topology, observations: Sequence[Observation]) -
         float(np.median(repeated))
         if 2 * len(repeated) > len(observations)
         else _noise([g for g in groups if g not in disagreeing])
+    )
+    freedom = (
+        math.inf
+        if 2 * len(repeated) > len(observations)
+        else max(
+            LEAST_FREEDOM, float(sum(len(g.samples) - 1 for g in groups if g not in disagreeing))
+        )
     )
     contradictions = _contradictions(observations, noise)
     left_out: dict[str, str] = {}
@@ -202,6 +215,7 @@ def check_consistency(topology: Topology, observations: Sequence[Observation]) -
             left_out[name] = f"contradicted {len(against)} times: {against[0].text}"
     return Consistency(
         noise=noise,
+        freedom=freedom,
         contradictions=contradictions,
         disagreeing=disagreeing,
         left_out=left_out,

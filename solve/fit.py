@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from topocal.measure.samples import Measurements
-from topocal.solve.candidates import hosts_of, like, with_candidates
+from topocal.solve.candidates import with_candidates
 from topocal.solve.certify import certify
 from topocal.solve.collapse import collapsed
 from topocal.solve.conditions import agreed
@@ -21,12 +22,11 @@ from topocal.solve.conflicts import conflicts
 from topocal.solve.consistency import Consistency, check_consistency
 from topocal.solve.fading import Fading
 from topocal.solve.fading_fit import Crowded, fit_with_fading
+from topocal.solve.fitted import machine_of
 from topocal.solve.groups import infer_topology
 from topocal.solve.hypotheses import Fit, nominal_prior
 from topocal.solve.intervals import Knowledge, what_is_known
 from topocal.solve.model import (
-    FASTEST_BPS,
-    SLOWEST_BPS,
     Certificate,
     FittedResource,
     Model,
@@ -40,8 +40,7 @@ from topocal.solve.unlike_topology import supposed_at, unlike_their_like
 from topocal.solve.unseen import Unseen, suppose, told
 from topocal.solve.words import name_in_words
 from topocal.topo.errors import InputError, one_line
-from topocal.topo.incidence import incidence
-from topocal.topo.resource import NodeKind, Resource, Sharing
+from topocal.topo.resource import NodeKind
 from topocal.topo.topology import Topology
 from topocal.topo.units import format_rate
 
@@ -191,48 +190,22 @@ def _model(
     topology: Topology,
 ) -> Model:
     best, verdict = found.fit, found.verdict
-    table = list(best.topology.resources.values())
-    supposed = np.array([r.id in best.candidates.rank for r in table])
+    supposed = np.array([name in best.candidates.rank for name in best.rows.resources])
     known = what_is_known(
         best.rows,
         best.estimate,
         best.active,
         np.isfinite(nominal_prior(best.topology)),
         supposed,
+        # What a sender passes, or an endpoint that takes turns, is what flows take alone.
+        doubted=supposed & ~_told_alone(best),
+        freedom=consistency.freedom,
     )
     known = found.knowing(_with_open_ports(known, verdict))
-    names = [o.name for o in best.rows.observations]
-    kappa = np.exp(best.estimate.log_kappa)
-    engines = {best.candidates.engines[key]: float(kappa[key[1]]) for key in verdict.time_shared}
-    # What was only supposed and never needed is not part of the machine.
-    kept = [
-        k
-        for k, r in enumerate(table)
-        if r.id in engines
-        or (r.sharing is not Sharing.TIME_SHARED and (best.active[k] or not supposed[k]))
-    ]
-    fitted = _open_at_hosts(
-        best.topology,
-        _hosts(observed.observations, topology),
-        _taken_alike(
-            best.topology,
-            [
-                _fitted(
-                    table[k],
-                    float(best.estimate.x[best.rows.series[k]]),
-                    known[k],
-                    engines,
-                    names,
-                    table,
-                    float(found.crowding[k]) if found.fading else None,
-                )
-                for k in kept
-            ],
-        ),
-    )
+    machine, fitted = machine_of(found, known, observed.observations, topology, consistency.noise)
     residuals = _residuals(best)
     return Model(
-        topology=_kept(best.topology, [table[k].id for k in kept], engines),
+        topology=machine,
         resources={r.id: r for r in fitted},
         noise=consistency.noise,
         sharing=verdict.text,
@@ -254,6 +227,13 @@ def _model(
     )
 
 
+def _told_alone(fit: Fit) -> NDArray[np.bool_]:
+    """Shape (R,): resources that single flows show, or would."""
+    engines = set(fit.candidates.engines.values())
+    names = fit.rows.resources
+    return np.array([n in fit.candidates.classes or n in engines for n in names], dtype=bool)
+
+
 def _with_open_ports(known: list[Knowledge], verdict: SharingVerdict) -> list[Knowledge]:
     """Ports that only fans pin, at endpoints that may as well serve these by turns, are not."""
     result = list(known)
@@ -264,137 +244,6 @@ def _with_open_ports(known: list[Knowledge], verdict: SharingVerdict) -> list[Kn
                 one, status=Status.CONFOUNDED, low_x=-math.inf, error=math.nan, pinned_by=()
             )
     return result
-
-
-def _kept(topology: Topology, names: Sequence[str], engines: dict[str, float]) -> Topology:
-    """The topology with the named resources only, and the overlap factors of its engines."""
-    kept = set(names)
-    smaller = topology.without_resources(r for r in topology.resources if r not in kept)
-    return smaller.with_resources(
-        replace(smaller.resources[e], kappa=k) for e, k in engines.items()
-    )
-
-
-def _fitted(
-    resource: Resource,
-    x: float,
-    known: Knowledge,
-    engines: dict[str, float],
-    samples: list[str],
-    table: list[Resource],
-    crowding: float | None,
-) -> FittedResource:
-    if resource.sharing is Sharing.TIME_SHARED:
-        return FittedResource(
-            id=resource.id,
-            label=resource.name,
-            sharing=resource.sharing,
-            capacity_Bps=None,
-            low_Bps=None,
-            high_Bps=None,
-            kappa=engines[resource.id],
-            error=_finite(known.error),
-            status=known.status
-            if known.status in (Status.PINNED, Status.CONFOUNDED)
-            else Status.ASSUMED,
-            pinned_by=tuple(samples[k] for k in known.pinned_by),
-            confounded_with=tuple(table[k].id for k in known.confounded_with),
-            crowding=crowding,
-        )
-    return FittedResource(
-        id=resource.id,
-        label=resource.name,
-        sharing=resource.sharing,
-        capacity_Bps=_Bps(x),
-        # A bound counts the noise of single samples, the best value weighs them all: where the
-        # two cross, by less than the noise, the interval reaches as far as the value.
-        low_Bps=_Bps(max(known.high_x, x)),
-        high_Bps=_Bps(min(known.low_x, x)),
-        kappa=None,
-        error=_finite(known.error),
-        status=known.status,
-        pinned_by=tuple(samples[k] for k in known.pinned_by),
-        confounded_with=tuple(table[k].id for k in known.confounded_with),
-        crowding=crowding,
-    )
-
-
-def _taken_alike(topology: Topology, resources: Sequence[FittedResource]) -> list[FittedResource]:
-    """Give resources that were never the bottleneck the capacity of their like that were.
-
-    Only where no specification says what they pass, and only above what the data proves.
-    """
-    make = like(topology)
-    values: dict[str, list[float]] = {}
-    for r in resources:
-        if r.status in (Status.PINNED, Status.CONFOUNDED) and r.capacity_Bps is not None:
-            values.setdefault(make[r.id], []).append(r.capacity_Bps)
-    result = []
-    for r in resources:
-        known = values.get(make[r.id])
-        open_above = r.status in (Status.BOUNDED, Status.UNKNOWN) and r.sharing is not (
-            Sharing.TIME_SHARED
-        )
-        if known and open_above and topology.resources[r.id].nominal_Bps is None:
-            alike = float(np.median(known))
-            if alike > (r.capacity_Bps or 0.0):
-                r = replace(r, capacity_Bps=alike, status=Status.ALIKE)
-        result.append(r)
-    return result
-
-
-def _hosts(observations: Sequence[Observation], topology: Topology) -> frozenset[str]:
-    ends = dict.fromkeys(n for o in observations for pair in o.pattern.pairs for n in pair)
-    return frozenset(hosts_of(topology, list(ends)))
-
-
-def _open_at_hosts(
-    topology: Topology, hosts: frozenset[str], resources: Sequence[FittedResource]
-) -> list[FittedResource]:
-    """Leave open what the host's memory passes to several cards, where no pattern showed it.
-
-    The bound, what one copy takes, stays the least that it passes.
-    """
-    if not hosts:
-        return list(resources)
-    crossing: dict[str, set[tuple[str, str]]] = {}
-    ends = topology.endpoints
-    pairs = [(a, b) for a in ends for b in ends if a != b and ({a, b} & hosts)]
-    lines = incidence(topology, pairs)
-    matrix = lines.matrix.tocsc()
-    for k, name in enumerate(lines.resources):
-        rows = matrix.indices[matrix.indptr[k] : matrix.indptr[k + 1]]
-        crossing[name] = {pairs[r] for r in rows.tolist()}
-    others = [(a, b) for a in ends for b in ends if a != b and not ({a, b} & hosts)]
-    of_cards: set[str] = set()
-    if others:
-        between = incidence(topology, others)
-        loaded = np.unique(between.matrix.indices)
-        of_cards = {between.resources[k] for k in loaded.tolist()}
-    result = []
-    for r in resources:
-        cards = {n for pair in crossing.get(r.id, ()) for n in pair} - hosts
-        if (
-            r.status in (Status.BOUNDED, Status.SERIES)
-            and r.sharing is Sharing.CAPACITY
-            and topology.resources[r.id].nominal_Bps is None
-            and len(cards) > 1
-            and r.id not in of_cards
-        ):
-            r = replace(r, capacity_Bps=None)
-        result.append(r)
-    return result
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _Bps(x: float) -> float | None:
-    """Bytes per second; None where nothing is known, or nothing that any machine passes."""
-    if not -math.log(FASTEST_BPS) < x < -math.log(SLOWEST_BPS):
-        return None
-    return math.exp(-x)
 
 
 def _residuals(fit: Fit) -> tuple[Residual, ...]:

@@ -25,6 +25,7 @@ from topocal.solve.estimate import estimate
 from topocal.solve.judge import SAME_SIGMAS, prefer_time
 from topocal.solve.judge_closely import Judge
 from topocal.solve.nearby import SHARE, Nearby
+from topocal.solve.opposed import never_opposed
 from topocal.solve.polish import MOST_OBSERVATIONS
 from topocal.solve.residuation import upper_bounds
 from topocal.solve.rows import Rows, first_busiest
@@ -132,6 +133,7 @@ class Hypotheses:
         self._alone = rows.series == np.arange(len(rows.resources))
         self.prior = _slowest_of_series(nominal_prior(candidates.topology), rows.series)
         self._supposed = np.array([name in candidates.rank for name in rows.resources], dtype=bool)
+        self._refused = ~self._alone | never_opposed(candidates, rows)
         self._column = {name: k for k, name in enumerate(rows.resources)}
         self.none = np.zeros(len(rows.resources), dtype=bool)
         self._price = math.log(max(2, len(rows.observations)))
@@ -139,10 +141,18 @@ class Hypotheses:
         by_pairs = self._base()
         self._by_pairs: Estimate | None = None
         self._paired = np.zeros(len(rows.resources), dtype=bool)
+        self._hidden = self.none
         if single.any():
             pairs = rows.with_engines(self.none).some(single)
+            carried = np.isfinite(upper_bounds(pairs))
+            # What a sender passes to some of its peers, pairs show: of one that none shows, a
+            # fan would say that it passes as little as the one flow of it there.
+            classes = np.array([name in candidates.classes for name in rows.resources], dtype=bool)
+            self._refused |= classes & ~carried
+            self._hidden = by_pairs & ~(carried | np.isfinite(self.prior))
+            by_pairs &= ~self._hidden
             self._by_pairs = self._select(pairs, by_pairs, None)
-            self._paired = np.isfinite(upper_bounds(pairs)) & by_pairs
+            self._paired = carried & by_pairs
         self._start = by_pairs
         self._nearby: tuple[Fit, Nearby, set[int]] | None = None
         self._told: tuple[Fit, list[Told]] | None = None
@@ -184,6 +194,10 @@ class Hypotheses:
         """
         rows = self.rows.with_engines(engines)
         active = (self._start if start is None else start.active).copy()
+        # Who adds up what its flows take alone tells that of a flow that nobody timed alone.
+        added_up = np.zeros_like(active)
+        added_up[rows.pair_weight.indices] = True
+        active = (active & ~self._hidden) | (self._hidden & added_up)
         if start is not None:
             supposed = self.supposed_for(start)
             for engine in np.flatnonzero(engines != start.engines).tolist():
@@ -208,14 +222,14 @@ class Hypotheses:
         first = estimate(rows, self.prior, active, start, give_up=give_up)
         if first.objective > give_up:
             return first
-        result, added = self._add(rows, bound, active, first, ~self._alone)
+        result, added = self._add(rows, bound, active, first, self._refused)
         if len(rows.observations) > MOST_OBSERVATIONS:
             return result
         # One supposed resource may half explain what links of the machine explain in full.
         for doubted in [k for k in added if self._supposed[k]]:
             fewer = active.copy()
             fewer[doubted] = False
-            refused = ~self._alone
+            refused = self._refused.copy()
             refused[doubted] = True
             again = estimate(rows, self.prior, fewer, result)
             other, instead = self._add(rows, bound, fewer, again, refused)

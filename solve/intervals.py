@@ -10,6 +10,7 @@ is *at least* so much (:mod:`topocal.solve.residuation`).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import splu
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from topocal.solve.cost import Cost, Estimate, largest_sigma
 from topocal.solve.estimate import soft_slopes
@@ -30,6 +31,9 @@ __all__ = ["Knowledge", "what_is_known"]
 
 UNEXPLAINED: Final = 0.05
 """Error (log) from which an observation counts as unexplained, if it is clear of the noise."""
+
+WITNESSES: Final = 3
+"""Patterns of several flows that tell of what was only supposed for their sake."""
 
 EFFICIENCY: Final = 0.95
 """Of the Huber estimate on Gaussian noise, against least squares (Huber 1981, table 4.1)."""
@@ -68,6 +72,9 @@ def what_is_known(
     active: NDArray[np.bool_],
     is_nominal: NDArray[np.bool_],
     supposed: NDArray[np.bool_],
+    *,
+    doubted: NDArray[np.bool_] | None = None,
+    freedom: float = math.inf,
 ) -> list[Knowledge]:
     """Status and interval of every resource, in the order of ``rows.resources``.
 
@@ -80,6 +87,11 @@ def what_is_known(
     supposed
         Shape (R,): what no specification or link shows.  It rivals others only where the
         fit needed it: what may be there but never had to be is not a reason to doubt.
+    doubted
+        Shape (R,): what a few patterns of several flows are not enough for; default: nothing.
+    freedom
+        Degrees of freedom that the noise is known by: of few, errors are as much larger as 95 %
+        of Student's t reach farther.
     """
     bound = upper_bounds(rows)
     noise = largest_sigma(rows)
@@ -87,22 +99,27 @@ def what_is_known(
     tail = (1 - CONFIDENCE) / (2 * np.maximum(1, rows.crowd))
     limit = bound - ndtri(tail) * noise
     clear, rivals = _evidence(rows, result, active, np.where(supposed & ~active, -np.inf, limit))
+    nothing = np.zeros_like(supposed)
+    for r in _hanging_on_few(rows, clear, nothing if doubted is None else doubted):
+        del clear[r]
+        rivals.setdefault(r, set())
     error, kappa_error = _standard_errors(rows, result, active)
     side = dict(zip(rows.shared.resource.tolist(), rows.shared.side.tolist(), strict=True))
     level = float(ndtri(0.5 + CONFIDENCE / 2))
+    unsure = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) / level if freedom < math.inf else 1.0
     known: list[Knowledge] = []
     for r in range(len(bound)):
         x = float(result.x[r])
-        one = float(kappa_error[side[r]]) if r in side else float(error[r])
+        one = float(kappa_error[side[r]] if r in side else error[r]) * unsure
         if r in clear and math.isfinite(one):
             half = level * one
             known.append(Knowledge(Status.PINNED, x - half, x + half, one, tuple(clear[r])))
-        elif rows.crowd[r] == 0 and not rivals.get(r) and r not in clear:
+        elif rows.crowd[r] == 0 and r not in rivals and r not in clear:
             status = Status.ASSUMED if is_nominal[r] else Status.UNKNOWN
             known.append(Knowledge(status, x if is_nominal[r] else -math.inf, x))
         else:
             high = float(limit[r]) if math.isfinite(limit[r]) else x
-            status = Status.CONFOUNDED if rivals.get(r) else Status.BOUNDED
+            status = Status.CONFOUNDED if r in rivals else Status.BOUNDED
             others = tuple(sorted(rivals.get(r, ())))
             known.append(Knowledge(status, -math.inf, high, confounded_with=others))
     return [
@@ -204,6 +221,23 @@ def _evidence(
             note(r, s, others)
     clear = {r: sorted(by) for r, by in clear.items() if r not in doubtful}
     return clear, {r: others for r, others in rivals.items() if r not in clear}
+
+
+def _hanging_on_few(
+    rows: Rows, clear: Mapping[int, Sequence[int]], doubted: NDArray[np.bool_]
+) -> list[int]:
+    """What is doubted, and only a few patterns of several flows have as their clear bottleneck.
+
+    Whatever else those flows have in common explains them as well, with hardly a number more:
+    nothing says that others meet it.
+    """
+    found = []
+    for r, by in clear.items():
+        if doubted[r]:
+            patterns = {tuple(rows.observations[s].pattern.pairs) for s in by}
+            if len(patterns) < WITNESSES and all(len(pairs) > 1 for pairs in patterns):
+                found.append(r)
+    return found
 
 
 def _by_capacities(

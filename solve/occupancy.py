@@ -3,8 +3,9 @@
 The best value comes from the fitted capacities.  A pinned resource's busy time carries the
 error of its fit; a time-shared engine's carries those of the rates that it adds up, each by
 its share, and that of its overlap factor.  What is not pinned has as its longest time the
-one at the least capacity that the data allows, and as its shortest none at all; but no
-pattern undercuts the time of one of its flows alone, which the data does know.
+one at the least capacity that the data allows, and as its shortest one at the most, where its
+like tell, or none at all; but no pattern undercuts the time of one of its flows alone, where
+the data knows that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from topocal.solve.fading import faded
-from topocal.solve.status import Status
+from topocal.solve.status import OPEN_ABOVE, Status
 from topocal.topo.incidence import incidence
 from topocal.topo.resource import Sharing
 
@@ -130,12 +131,19 @@ class _Rates:
         self._undecided = model.undecided
         self._undecided_ends = frozenset(model.undecided_endpoints)
         self._fatpipe = np.array([r.sharing is Sharing.FATPIPE for r in table])
+        # Only what goes several ways at once tries what nothing tried.
+        self._untried = np.array(
+            [r.sharing is Sharing.DUPLEX and r.capacity_Bps is None for r in table], dtype=bool
+        )
         self._engine = np.array([r.sharing is Sharing.TIME_SHARED for r in table])
         self._kappa = np.array([1.0 if r.kappa is None else r.kappa for r in table])
         self._pinned = np.array([r.status is Status.PINNED for r in table])
         self._error = np.array([0.0 if r.error is None else r.error for r in table])
         self._best = _slowness([r.capacity_Bps for r in table])
         self._slowest = np.maximum(_slowness([r.low_Bps for r in table]), self._best)
+        self._fastest = np.minimum(_slowness([r.high_Bps for r in table]), self._best)
+        # What explains no sample by itself does not tell what a flow alone takes.
+        self._told = np.array([r.status not in OPEN_ABOVE for r in table])
         # A value by specification is taken at its word.
         assumed = np.array([r.status is Status.ASSUMED for r in table])
         self._settled = self._pinned | (assumed & ~self._engine)
@@ -161,6 +169,7 @@ class _Rates:
         parts = weight * size[:, None] * best
         solo = (weight * best * capacity).max(axis=1)
         solo_high = (weight * slowest * capacity).max(axis=1)
+        solo_told = weight * best * (capacity & self._told[loaded])
         binding = (weight * best * capacity).argmax(axis=1)
         engines = np.flatnonzero(~capacity)
         parts[:, engines] = (
@@ -173,14 +182,19 @@ class _Rates:
         seconds = np.where(fat, parts.max(axis=0), parts.sum(axis=0))
         error = self._error[loaded]
         pinned = self._settled[loaded].copy()
-        low = seconds * np.exp(-_TWO_SIDED * error) * pinned
         at_slowest = weight * size[:, None] * slowest
+        at_slowest[:, _one_way(flows, weight) & self._untried[loaded]] = 0.0
+        at_fastest = weight * size[:, None] * self._fastest[loaded] * capacity
+        low = np.where(
+            pinned,
+            seconds * np.exp(-_TWO_SIDED * error),
+            np.where(fat, at_fastest.max(axis=0), at_fastest.sum(axis=0)),
+        )
         high = np.where(
             pinned,
             seconds * np.exp(_TWO_SIDED * error),
             np.where(fat, at_slowest.max(axis=0), at_slowest.sum(axis=0)),
         )
-        own_time = float((solo * size).max()) * float(np.exp(-_TWO_SIDED * self._noise))
         for k in engines:
             if not seconds[k]:
                 continue
@@ -197,9 +211,12 @@ class _Rates:
             high[k] = longest
         low = np.maximum(low, 0.0)
         if not pinned.all():
-            # Whatever stands open, the slowest flow alone takes its own time.
-            slow = int(np.argmax(solo * size))
-            low[binding[slow]] = max(low[binding[slow]], own_time)
+            # Whatever stands open, the slowest flow alone takes its own time, where that is told.
+            own = solo_told.max(axis=1) * size
+            slow = int(np.argmax(own))
+            tells = int(solo_told[slow].argmax())
+            own_time = float(own[slow]) * float(np.exp(-_TWO_SIDED * self._noise))
+            low[tells] = max(low[tells], own_time)
         equal = np.ptp(size) <= 1e-12 * size.max() and len({f.start_s for f in flows}) == 1
         busy_engines = int(np.count_nonzero(seconds[engines]))
         return Occupancy(
@@ -239,6 +256,17 @@ class _Rates:
             return loaded
         same = abs(matrix[:, loaded[in_series]] - matrix[:, stand_in[in_series]]).sum(axis=0) == 0
         return np.delete(loaded, in_series[np.asarray(same).ravel()])
+
+
+def _one_way(flows: Sequence[Flow], weight: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Of each column of ``weight``, shape (f, n): whether its flows start, or end, together."""
+    found = np.zeros(weight.shape[1], dtype=bool)
+    for ends in ([f.source for f in flows], [f.destination for f in flows]):
+        _, end = np.unique(ends, return_inverse=True)
+        largest = np.where(weight > 0, end[:, None], -1).max(axis=0)
+        least = np.where(weight > 0, end[:, None], len(flows)).min(axis=0)
+        found |= largest == least
+    return found
 
 
 def _slowness(values_Bps: Sequence[float | None]) -> NDArray[np.float64]:

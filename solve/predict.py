@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from topocal.measure.patterns import kind_of
 from topocal.solve.occupancy import Occupancy, occupancies
-from topocal.solve.status import CLEAR_SIGMAS, Status
+from topocal.solve.status import CLEAR_SIGMAS, OPEN_ABOVE, Status
 from topocal.topo.errors import FlowError
 from topocal.topo.flow import Pattern
 from topocal.topo.resource import Sharing
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from topocal.solve.model import Model
 
 __all__ = ["Binding", "Prediction", "predict"]
-
-OPEN_ABOVE: Final = (Status.BOUNDED, Status.ALIKE, Status.SERIES, Status.UNKNOWN)
-"""What explains no observation by itself; nothing says that it is no faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

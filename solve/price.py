@@ -22,7 +22,7 @@ from topocal.solve.caps import Cap, Caps, as_caps, costs_of
 from topocal.solve.conditions import Conditions
 from topocal.solve.fading import Crowd
 from topocal.solve.pair_costs import PairCosts
-from topocal.solve.status import Status
+from topocal.solve.status import OPEN_ABOVE, Status
 from topocal.solve.transfers import Flows, flows_between
 from topocal.topo.capacities import SHARING_CODE, Capacities
 from topocal.topo.errors import FlowError
@@ -351,9 +351,11 @@ class _Pricer:
         )
         low = float(busy[~timed].max(initial=0.0))
         if any(_is_open(self._of[name]) for name in self._costs.resources):
-            # Whatever stands open, the slowest flow alone takes its own time, and an engine
-            # the sum of its flows' own times, which the pairs tell.
-            alone = float((self._moved * self._costs.alone_s).max(initial=0.0))
+            # Whatever stands open, the slowest flow alone takes its own time, where that is
+            # told, and an engine the sum of its flows' own times, which the pairs tell.
+            told = [None if c.status in OPEN_ABOVE else c.cap_Bps for c in caps.resources]
+            own_s = costs_of(caps, told, pairs=self._pairs).alone_s
+            alone = float((self._moved * own_s).max(initial=0.0))
             engines = self._busy_s(self._costs, -TWO_SIDED)[self._crowded]
             alone = max(alone, float(engines.max(initial=0.0)))
             low = max(low, alone * float(np.exp(-TWO_SIDED * caps.noise)))
@@ -361,7 +363,7 @@ class _Pricer:
             low = max(low, float(busy.max(initial=0.0)))
         at_least = costs_of(
             caps,
-            [cap.cap_Bps if cap.low_Bps is None else cap.low_Bps for cap in caps.resources],
+            self._least_Bps(),
             [
                 None if cap.kappa_high is None else min(1.0, cap.kappa_high)
                 for cap in caps.resources
@@ -383,6 +385,20 @@ class _Pricer:
                     words.append(f"{word} {caps.endpoints[k]}")
                     longest = max(longest, float(turns[k]))
         return low, longest, tuple(words)
+
+    def _least_Bps(self) -> list[float | None]:
+        """What each resource passes at least; nothing tried what only several ways try."""
+        ends = np.divmod(self._pairs, len(self._caps.endpoints))
+        columns = self._caps.weights[self._pairs].tocsc()
+        found = []
+        for k, cap in enumerate(self._caps.resources):
+            least = cap.cap_Bps if cap.low_Bps is None else cap.low_Bps
+            if cap.sharing is Sharing.DUPLEX and cap.cap_Bps is None:
+                rows = columns.indices[columns.indptr[k] : columns.indptr[k + 1]]
+                if any(len(np.unique(end[rows])) < 2 for end in ends):
+                    least = None
+            found.append(least)
+        return found
 
     def _dependence(self, ranked: list[Load], longest: float) -> Dependence:
         measured = [one.seconds for one in ranked if one.status not in UNPROVEN]

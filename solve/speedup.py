@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from topocal.measure.patterns import kind_of
 from topocal.solve.occupancy import Occupancy, occupancies
-from topocal.solve.predict import OPEN_ABOVE, Prediction, predict
-from topocal.solve.status import Status
+from topocal.solve.predict import Prediction, predict
+from topocal.solve.status import OPEN_ABOVE, Status
 from topocal.topo.errors import InputError
 from topocal.topo.flow import Pattern
 from topocal.topo.incidence import incidence
@@ -28,7 +28,7 @@ from topocal.topo.resource import Sharing
 from topocal.topo.units import format_rate, format_seconds
 
 if TYPE_CHECKING:
-    from topocal.solve.model import Model
+    from topocal.solve.model import FittedResource, Model
 
 __all__ = ["Demand", "Needed", "Speedup", "speed_up"]
 
@@ -259,11 +259,16 @@ def speed_up(model: Model, pattern: Pattern, factor: float = 2.0) -> Speedup:
             name
             for k, name in enumerate(busy.resources)
             if possible and name not in told and not busy.pinned[k]
-            if busy.high_s[k] > at_hand * _EXCEEDS or model.resources[name].capacity_Bps is None
+            if busy.high_s[k] > at_hand * _EXCEEDS or _says_nothing(model.resources[name])
             if model.resources[name].sharing is not Sharing.TIME_SHARED
         ),
         relieved_s=on.relieved(prediction),
     )
+
+
+def _says_nothing(resource: FittedResource) -> bool:
+    """Whether neither a best value nor a bound of it is known."""
+    return resource.capacity_Bps is None and resource.low_Bps is None
 
 
 class _OnPattern:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["CLEAR_SIGMAS", "CONFIDENCE", "Status"]
+__all__ = ["CLEAR_SIGMAS", "CONFIDENCE", "OPEN_ABOVE", "Status"]
 
 CLEAR_SIGMAS: Final = 3.0
 """A bottleneck is clear when nothing else comes within this many deviations."""
@@ -32,3 +32,7 @@ class Status(StrEnum):
     overlap factor of those that were measured)."""
     UNKNOWN = "unknown"
     """No observation loads it and nothing says what it passes."""
+
+
+OPEN_ABOVE: Final = (Status.BOUNDED, Status.ALIKE, Status.SERIES, Status.UNKNOWN)
+"""What explains no observation by itself; nothing proves that it is no faster."""

@@ -17,8 +17,7 @@ from topocal.measure.patterns import PatternKind
 from topocal.report.figures import reachable
 from topocal.solve.fading import Crowd
 from topocal.solve.occupancy import DOMINATES
-from topocal.solve.predict import OPEN_ABOVE
-from topocal.solve.status import CLEAR_SIGMAS, Status
+from topocal.solve.status import CLEAR_SIGMAS, OPEN_ABOVE, Status
 from topocal.topo.incidence import incidence
 from topocal.topo.resource import Sharing
 from topocal.topo.units import MOST_BYTES
@@ -56,6 +55,7 @@ def calculator_data(model: Model, endpoints: Sequence[str]) -> dict[str, Any]:
     engine = [r.sharing is Sharing.TIME_SHARED for r in table]
     best = [0.0 if r.capacity_Bps is None else 1.0 / r.capacity_Bps for r in table]
     slow = [0.0 if r.low_Bps is None else 1.0 / r.low_Bps for r in table]
+    fast = [0.0 if r.high_Bps is None else 1.0 / r.high_Bps for r in table]
     return {
         "endpoints": list(endpoints),
         "resources": {
@@ -63,8 +63,10 @@ def calculator_data(model: Model, endpoints: Sequence[str]) -> dict[str, Any]:
             "label": [r.label for r in table],
             "engine": [int(e) for e in engine],
             "fatpipe": [int(r.sharing is Sharing.FATPIPE) for r in table],
+            "untried": [int(r.sharing is Sharing.DUPLEX and r.capacity_Bps is None) for r in table],
             "best": best,
             "slowest": [max(a, b) for a, b in zip(slow, best, strict=True)],
+            "fastest": [min(a, b) for a, b in zip(fast, best, strict=True)],
             "kappa": [1.0 if r.kappa is None else r.kappa for r in table],
             "crowding": [r.crowding or 0.0 for r in table],
             "error": [0.0 if r.error is None else r.error for r in table],

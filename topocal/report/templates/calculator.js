@@ -23,12 +23,18 @@ const topocal = (function () {
         || weights.get(r).some((w, f) => w !== weights.get(other)[f]);
     });
     const solo = new Array(flows.length).fill(0);
+    const told = new Array(flows.length).fill(0);
+    const tells = new Array(flows.length).fill(0);
     const soloSlowest = new Array(flows.length).fill(0);
     const binding = new Array(flows.length).fill(0);
     for (let f = 0; f < flows.length; f += 1) {
       loaded.forEach((r, k) => {
         const counts = table.engine[r] ? 0 : weights.get(r)[f];
         if (counts * table.best[r] > solo[f]) { solo[f] = counts * table.best[r]; binding[f] = k; }
+        if (!table.open[r] && counts * table.best[r] > told[f]) {
+          told[f] = counts * table.best[r];
+          tells[f] = k;
+        }
         soloSlowest[f] = Math.max(soloSlowest[f], counts * table.slowest[r]);
       });
     }
@@ -41,13 +47,15 @@ const topocal = (function () {
       const total = (list) => (table.fatpipe[r] ? Math.max(...list) : list.reduce((a, b) => a + b, 0));
       const seconds = total(parts);
       const pinned = Boolean(table.settled[r]);
-      const slowest = total(w.map((x) => x * size * table.slowest[r]));
+      const slowest = table.untried[r] && oneWay(flows, w)
+        ? 0 : total(w.map((x) => x * size * table.slowest[r]));
+      const fastest = table.engine[r] ? 0 : total(w.map((x) => x * size * table.fastest[r]));
       return {
         resource: r,
         parts,
         seconds,
         pinned,
-        low: pinned ? seconds * Math.exp(-TWO_SIDED * table.error[r]) : 0,
+        low: pinned ? seconds * Math.exp(-TWO_SIDED * table.error[r]) : fastest,
         high: pinned ? seconds * Math.exp(TWO_SIDED * table.error[r]) : slowest,
       };
     });
@@ -72,9 +80,9 @@ const topocal = (function () {
     }
     if (busy.some((b) => !b.pinned)) {
       let slow = 0;
-      solo.forEach((s, f) => { if (s > solo[slow]) { slow = f; } });
-      const first = busy[binding[slow]];
-      first.low = Math.max(first.low, solo[slow] * size * Math.exp(-TWO_SIDED * machine.noise));
+      told.forEach((s, f) => { if (s > told[slow]) { slow = f; } });
+      const first = busy[tells[slow]];
+      first.low = Math.max(first.low, told[slow] * size * Math.exp(-TWO_SIDED * machine.noise));
     }
     busy.forEach((b) => { b.high = Math.max(b.high, b.seconds); });
     const engines = busy.filter((b) => table.engine[b.resource] && b.seconds > 0);
@@ -84,6 +92,13 @@ const topocal = (function () {
       byTurns: byTurns(machine, flows, soloSlowest.map((s) => s * size), loaded),
     };
     return machine.fading === null ? found : faded(machine, flows, found);
+  }
+
+  /* Whether the flows on a resource start, or end, together. */
+  function oneWay(flows, weights) {
+    return [0, 1].some((side) => new Set(
+      flows.filter((_, f) => weights[f] > 0).map((flow) => flow[side]),
+    ).size === 1);
   }
 
   /* The same where everything takes longer the more flows there are. */
