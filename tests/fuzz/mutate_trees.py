@@ -6,6 +6,7 @@ import gzip
 import io
 import random
 import tarfile
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -71,7 +72,7 @@ def changed_xml(
 
 
 def _nudged(text: str, rng: random.Random) -> str:
-    if text.isdigit() and len(text) < 20:
+    if text.isascii() and text.isdecimal() and len(text) < 20:
         return str(int(text) + rng.choice((-1, 1, 1 << 40)))
     return rng.choice((text[:-1], text + text, text.swapcase(), "0x" + text, "-" + text))
 
@@ -83,7 +84,7 @@ def changed_archive(
     if len(content) < 20 or (content[:2] != b"\x1f\x8b" and content[257:262] != b"ustar"):
         return None
     members: list[tuple[tarfile.TarInfo, bytes]] = []
-    with suppress(tarfile.TarError, OSError, EOFError, ValueError):
+    with suppress(tarfile.TarError, OSError, EOFError, ValueError, zlib.error):
         raw = content[:_MOST]
         if content[:2] == b"\x1f\x8b":
             with gzip.open(io.BytesIO(content)) as packed_file:
