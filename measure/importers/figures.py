@@ -22,6 +22,7 @@ sample: it becomes a :class:`~topocal.measure.importers.imported.Reading`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -41,7 +42,11 @@ __all__ = [
     "moved",
     "number",
     "to_number",
+    "written_number",
 ]
+
+_COMMA: Final = re.compile(r"([0-9]{1,9}),([0-9]{1,12})")
+_THOUSANDS: Final = re.compile(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}(?:\.[0-9]{1,12})?")
 
 _FASTEST_Bps: Final = 1e16
 _SLOWEST_Bps: Final = 1.0
@@ -60,6 +65,26 @@ def to_number(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) and "_" not in text else None
+
+
+def written_number(text: str) -> float | None:
+    """As :func:`to_number`, also with a decimal comma, or with commas between thousands.
+
+    ``None`` where a comma may be either: three digits behind the only one.
+
+    >>> written_number("24,5"), written_number("24,512.3"), written_number("1,234,567")
+    (24.5, 24512.3, 1234567.0)
+    >>> written_number("24,512") is None
+    True
+    """
+    value = to_number(text)
+    if value is not None:
+        return value
+    single = _COMMA.fullmatch(text)
+    if single is not None:
+        unclear = len(single[2]) == 3 and len(single[1]) <= 3 and int(single[1]) > 0
+        return None if unclear else to_number(text.replace(",", "."))
+    return to_number(text.replace(",", "")) if _THOUSANDS.fullmatch(text) else None
 
 
 def number(value: object) -> float | None:

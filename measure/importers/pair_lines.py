@@ -25,7 +25,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from topocal.measure.importers.figures import alone, in_order, is_rate, moved, to_number
+from topocal.measure.importers.figures import (
+    alone,
+    in_order,
+    is_rate,
+    moved,
+    to_number,
+    written_number,
+)
 from topocal.measure.importers.imported import Draft, Group, Imported, Latency, Reading
 from topocal.measure.importers.importer import Importer
 from topocal.measure.importers.sweeps import TELLS_A_RATE, largest_message, start_up
@@ -64,10 +71,9 @@ _PAGE: Final = re.compile(r"\s{0,80}<(?:!doctype\s|html\b)", re.I)
 _MOSTLY_OTHER: Final = 4
 """Other lines for each that was read, from which it is said which ones those were."""
 
-_RATE: Final = re.compile(
-    r"(?<![\w.])([0-9]{1,9}(?:\.[0-9]{1,12})?)[ \t]{0,4}([KMGT]i?[Bb])(?:/s(?:ec)?|ps|PS)\b"
-)
-_LATENCY: Final = re.compile(r"(?<![\w.])([0-9]{1,9}(?:\.[0-9]{1,12})?)[ \t]{0,4}(us|uS|µs|μs)\b")
+_FIGURE: Final = r"(?<![\w.])(?<![0-9],)([0-9]{1,9}(?:[.,][0-9]{1,12}){0,4})[ \t]{0,4}"
+_RATE: Final = re.compile(_FIGURE + r"([KMGT]i?(?:[Bb]|bits?|bytes?))(?:/s(?:ec)?|ps|PS)\b")
+_LATENCY: Final = re.compile(_FIGURE + r"(us|uS|µs|μs)\b")
 _SIZED: Final = re.compile(r"\bSize:[ \t]{1,8}([0-9]{1,9})[ \t]{0,4}(B|KB|MB|GB)\b")
 _BOTH: Final = re.compile(r"bi-?directional|both ways|full.?duplex", re.I)
 _ONE: Final = re.compile(r"uni-?directional|one.?way", re.I)
@@ -145,7 +151,7 @@ def parse_pair_lines(text: str, *, file: str) -> Imported:
         if (hip := _HIP.match(line)) is not None:
             _take_hip(draft, samples, hip, number)
             continue
-        found = _read(line, heading)
+        found = _read(line, heading, draft, number)
         if found is None:
             heading = _heading(line, heading)
             continue
@@ -252,7 +258,7 @@ def _is_heading_of_sweep(line: str) -> bool:
     return line.rstrip().endswith(")") and "andwidth" in line
 
 
-def _read(line: str, heading: _Heading) -> _Line | None:
+def _read(line: str, heading: _Heading, draft: Draft, line_number: int) -> _Line | None:
     """A line with a figure of a pair; the heading's pair where it names none of its own."""
     text = line[:_LONGEST]
     rate, latency = _RATE.search(text), _LATENCY.search(text)
@@ -264,14 +270,14 @@ def _read(line: str, heading: _Heading) -> _Line | None:
     sized = _SIZED.search(text)
     value = None
     if rate is not None:
-        number = to_number(rate[1])
+        number = _number(draft, rate[1], line_number)
         try:
-            value = None if number is None else number * rate_unit_Bps(rate[2] + "/s")
+            value = number * rate_unit_Bps(_in_short(rate[2]) + "/s")
         except UnitError:
             value = None
         if value is None or not is_rate(value):
             return None
-    seconds = to_number(latency[1]) if latency is not None else None
+    seconds = _number(draft, latency[1], line_number) if latency is not None else None
     return _Line(
         a=pair[0],
         arrow=pair[1].lower(),
@@ -280,6 +286,22 @@ def _read(line: str, heading: _Heading) -> _Line | None:
         seconds=None if seconds is None else seconds * 1e-6,
         size_bytes=None if sized is None else _bytes(sized[1], sized[2]),
     )
+
+
+def _number(draft: Draft, text: str, line: int) -> float:
+    value = written_number(text)
+    if value is None:
+        raise draft.fail(
+            f"{text} may be a decimal comma or thousands",
+            line=line,
+            remedy="write figures with a point, and without marks between thousands",
+        )
+    return value
+
+
+def _in_short(unit: str) -> str:
+    """A unit of amount with ``b`` for bits and ``B`` for bytes."""
+    return re.sub("bits?$", "b", re.sub("bytes?$", "B", unit))
 
 
 def _bytes(number: str, unit: str) -> float | None:

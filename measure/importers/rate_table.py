@@ -28,7 +28,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from topocal.measure.importers.figures import at_once, in_order, is_rate, moved, to_number
+from topocal.measure.importers.figures import (
+    at_once,
+    in_order,
+    is_rate,
+    moved,
+    to_number,
+    written_number,
+)
 from topocal.measure.importers.imported import Draft, Group, Imported, Reading
 from topocal.measure.importers.importer import Importer
 from topocal.measure.importers.table_columns import (
@@ -220,7 +227,7 @@ class _Row:
         text = self.cells[column.name]
         if text.lower() in NOTHING:
             return None
-        value = to_number(text.lstrip("~≈ "))
+        value = written_number(text.lstrip("~≈ "))
         if value is None and (span := RANGE.fullmatch(text)):
             low, high = to_number(span[1]), to_number(span[2])
             if low is not None and high is not None and 0 < low <= high:
@@ -232,7 +239,8 @@ class _Row:
             raise self.draft.fail(
                 f"{one_line(column.name)} is {one_line(text)!r}",
                 line=self.line,
-                remedy="give a finite number above zero, or leave the cell empty",
+                remedy="give a finite number above zero, with a point and without marks between "
+                "thousands, or leave the cell empty",
             )
         return value * column.unit_Bps
 
