@@ -87,8 +87,11 @@ def _joined_by_fabric(topology: Topology, routes: Routes) -> NDArray[np.bool_]:
     """:func:`joined_by_fabric` of all pairs; not of an endpoint with itself."""
     of_fabric = np.array([topology.links[k].kind in FABRIC for k in routes.links], dtype=bool)
     before = np.concatenate(([0], np.cumsum(of_fabric[routes.indices])))
-    found: NDArray[np.bool_] = before[routes.indptr[1:]] > before[routes.indptr[:-1]]
-    return found.reshape(routes.path_class.shape) & (routes.path_class != PathClass.DIS)
+    on_way = (before[routes.indptr[1:]] > before[routes.indptr[:-1]]).reshape(
+        routes.path_class.shape
+    )
+    found: NDArray[np.bool_] = on_way & (routes.path_class != PathClass.DIS)
+    return found
 
 
 def joined_by_fabric(topology: Topology, routes: Routes, a: str, b: str) -> bool:
