@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from topocal.measure.places import Place
 from topocal.measure.waits import complaint, first_line
-from topocal.topo.errors import InputError, MeasurementError, TopocalError
+from topocal.topo.errors import InputError, MeasurementError, TopocalError, one_line
 from topocal.topo.units import format_seconds
 
 __all__ = ["meet"]
@@ -162,7 +162,14 @@ def _listen(place: Place, host: str, port: int) -> int | None:
     one of this host's, as behind a translation of addresses, or it is the loopback that many
     hosts call themselves by (``127.0.1.1``), which others cannot reach.
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        raise MeasurementError(
+            f"nobody knows the host {one_line(host)}, where rank 0 is to listen (MASTER_ADDR, or "
+            "the first node of the Slurm step)",
+            remedy="set MASTER_ADDR to a name or address of rank 0's host that all others know",
+        ) from error
     for family, _, _, _, address in found:
         is_inside = ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback
         if is_inside and str(address[0]) != host and place.local_size < place.size:

@@ -106,6 +106,12 @@ def _join(place: Place, backend: str | None, limit_s: float, names: Sequence[str
         # Ranks on one host that each start a thread for every core get in each other's way.
         cores = len(os.sched_getaffinity(0))
         torch.set_num_threads(max(1, cores // max(1, place.local_size)))
+    has = getattr(dist, f"is_{chosen}_available", None)
+    if has is not None and not has():
+        raise InputError(
+            f"torch {torch.__version__} was built without {chosen}",
+            remedy=f"use gloo, or install a build of torch with {chosen}",
+        )
     store = meet(dist, place, limit_s, names)
     try:
         dist.init_process_group(

@@ -253,3 +253,21 @@ def test_with_real_messages_cut_off_and_gone_on_with(folder: Path) -> None:
     assert (folder / "model.json").read_bytes() == before
     model = read_model(folder / "model.json")
     assert model.topology.accelerators == ("gpu0", "gpu1", "gpu2", "gpu3")
+
+
+def test_a_calibration_that_ends_early_says_why(tmp_path: Path) -> None:
+    """Two cards of eight: only the two links of each to the NVSwitch are on their routes."""
+    ran = subprocess.run(
+        [
+            *(sys.executable, "-m", "topocal", "calibrate", "dgx-h100", "-o", "model.json"),
+            *("--simulate", "dgx-h100", "--endpoints", "0,1", "--sizes", "1MiB,64MiB"),
+            *("--repeats", "3"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = " ".join(ran.stdout.split())
+    assert "nothing more can be told by measuring between these endpoints: 82 of 86" in said
+    assert "resources are crossed by no transfer" in said

@@ -100,3 +100,9 @@ def test_bad_input_is_one_line(words: list[str], told: str, folder: Path) -> Non
     assert told in ran.stderr
     assert len(ran.stderr.strip().splitlines()) == 1
     assert (folder / "model.json").read_bytes() == before
+
+
+def test_what_is_wrong_names_the_file(tmp_path: Path) -> None:
+    ran = topocal("export", "h20-pair", "--as", "nccl", cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == ("topocal: h20-pair: has 2 hosts; choose one with --host: node0, node1\n")

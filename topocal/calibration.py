@@ -78,6 +78,8 @@ class Calibration:
             raise InputError(
                 "there is nothing to measure", remedy="give two endpoints or more that are joined"
             )
+        if number < self.rounds and (left := _left_open(last)):
+            tell(f"nothing more can be told by measuring between these endpoints: {left}")
         return last
 
     @property
@@ -111,6 +113,21 @@ def _state(step: Step) -> str:
     pinned = statuses.count("pinned")
     open_ones = sum(statuses.count(s) for s in ("confounded", "assumed", "unknown"))
     return f"{pinned} of {len(statuses)} resources pinned, {open_ones} open"
+
+
+def _left_open(step: Step) -> str:
+    """Why what is open stays so, once all is measured that could tell more."""
+    resources = step.model.resources.values()
+    alone = [r for r in resources if str(r.status) in ("assumed", "unknown")]
+    either = [r for r in resources if str(r.status) == "confounded"]
+    reasons = []
+    if alone:
+        reasons.append(f"{len(alone)} of {len(resources)} resources are crossed by no transfer")
+    if either:
+        reasons.append(
+            f"{len(either)} explain what others, or flows that take turns, would explain as well"
+        )
+    return "; ".join(reasons)
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,14 @@ FORMATS: Final = ("simgrid", "nccl", "graphml", "dot")
 class Source:
     """What is exported: a machine, what each resource passes, and what else a model knows.
 
-    ``capacities`` is ``fitted`` or ``nominal``.
+    ``capacities`` is ``fitted`` or ``nominal``; ``file`` what it was found by.
     """
 
     topology: Topology
     figures: Figures
     capacities: str
     notes: tuple[str, ...] = ()
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,10 @@ def find_source(name: str) -> Source:
 
     if is_model(name):
         model = read_model(name)
-        return Source(model.topology, fitted_figures(model), "fitted", _model_notes(model))
+        notes = _model_notes(model)
+        return Source(model.topology, fitted_figures(model), "fitted", notes, file=name)
     topology = find_topology(name)
-    return Source(topology, nominal_figures(topology), "nominal")
+    return Source(topology, nominal_figures(topology), "nominal", file=name)
 
 
 def fitted_figures(model: Model) -> Figures:
@@ -138,12 +140,22 @@ def export(
         When the format is unknown, an option is not for it, or it cannot hold the machine.
     """
     from topocal.topo.choices import one_of
-    from topocal.topo.errors import InputError
+    from topocal.topo.errors import InputError, UnknownEndpointError, Where
 
     kind = one_of(format, FORMATS, what="format")
     for given, option, of in ((endpoints, "--endpoints", "simgrid"), (host, "--host", "nccl")):
         if given is not None and kind != of:
             raise InputError(f"{option} is for {of}", remedy=f"leave it out, or say --as {of}")
+    try:
+        return _written(source, kind, endpoints, host)
+    except InputError as error:
+        if error.where is not None or isinstance(error, UnknownEndpointError):
+            raise
+        where = Where(file=source.file or source.topology.name)
+        raise InputError(error.what, where=where, remedy=error.remedy) from error
+
+
+def _written(source: Source, kind: str, endpoints: str | None, host: str | None) -> Export:
     topology, figures = source.topology, source.figures
     if kind == "simgrid":
         from topocal.topo.endpoint_names import endpoint_list

@@ -62,13 +62,15 @@ class Progress:
     """A bar on standard error and sentences on standard output, in whichever process it is."""
 
     def __init__(self, *, quiet: bool) -> None:
+        self.told: set[str] = set()
         self._quiet = quiet
         self._step: Callable[[float], None] = lambda _: None
         self._total: int | None = None
         self._at = 0.0
 
     def tell(self, text: str) -> None:
-        """A sentence for the user."""
+        """A sentence for the user; ``told`` has all that were."""
+        self.told.add(text)
         if not self._quiet:
             from topocal.console import console, safe
 

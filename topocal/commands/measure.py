@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -101,7 +102,7 @@ def measure(
                 found = machine.run(what)
             write_calibration(found, output)
         with whoever_listens():
-            _finish(found, output, machine_hosts, as_json)
+            _finish(found, what, output, machine_hosts, as_json, progress.told)
 
     with explained(journal_path(output)):
         run_ranks(
@@ -157,7 +158,14 @@ def _hosts(plan: Plan, topology: str, file: Path) -> dict[str, str]:
     return hosts_of(machine)
 
 
-def _finish(found: Measurements, output: Path, hosts: dict[str, str], as_json: bool) -> None:
+def _finish(
+    found: Measurements,
+    plan: Plan,
+    output: Path,
+    hosts: dict[str, str],
+    as_json: bool,
+    told: Collection[str],
+) -> None:
     from topocal.console import print_json
 
     summary = _summary(found, output)
@@ -166,7 +174,7 @@ def _finish(found: Measurements, output: Path, hosts: dict[str, str], as_json: b
     if as_json:
         print_json(summary)
     else:
-        _print(summary)
+        _print(summary, len(plan.patterns), told)
 
 
 def _summary(found: Measurements, output: Path) -> dict[str, Any]:
@@ -181,7 +189,9 @@ def _summary(found: Measurements, output: Path) -> dict[str, Any]:
         "set_aside": reasons,
         "seconds": sum(run.provenance.get("duration_s", 0.0) for run in found.runs),
         "backend": found.runs[0].provenance["backend"] if found.runs else None,
-        "remarks": [r for run in found.runs for r in run.provenance.get("remarks", ())],
+        "remarks": list(
+            dict.fromkeys(r for run in found.runs for r in run.provenance.get("remarks", ()))
+        ),
     }
 
 
@@ -198,7 +208,8 @@ def _relays(found: Measurements, hosts: dict[str, str]) -> dict[str, list[dict[s
     }
 
 
-def _print(summary: dict[str, Any]) -> None:
+def _print(summary: dict[str, Any], planned: int, told: Collection[str]) -> None:
+    """For people; what they were ``told`` on the way is not said again."""
     from topocal.console import console, safe
     from topocal.topo.units import format_seconds
 
@@ -209,10 +220,14 @@ def _print(summary: dict[str, Any]) -> None:
     )
     for reason, count in summary["set_aside"].items():
         out.print(f"set aside {count}: {safe(reason)}")
-    for remark in summary["remarks"]:
+    for remark in (r for r in summary["remarks"] if r not in told):
         out.print(f"note: {safe(remark)}")
     for name, ends in summary["relays"].items():
         kinds = Counter((end["receives"], end["sends"]) for end in ends)
         words = (f"{n} receive {r} and send {s}" for (r, s), n in kinds.most_common())
         out.print(f"relay {safe(name)}: of its processes {', '.join(words)}")
-    out.print(f"{safe(summary['output'])} has them all")
+    have = summary["patterns"]
+    missing = (
+        f"; {planned - have} of the plan's {planned} patterns are not" if have < planned else ""
+    )
+    out.print(f"wrote {safe(summary['output'])}: all that was measured is in it{missing}")
