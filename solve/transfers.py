@@ -107,7 +107,8 @@ def _triples(flows: Any) -> Iterator[tuple[str | int, str | int, float]]:
         raise FlowError(f"a {kind} is no list of transfers", remedy=remedy, about=flows)
     for number, flow in enumerate(flows):
         try:
-            source, destination, size = () if isinstance(flow, str) else flow
+            parts = () if isinstance(flow, str) else tuple(flow)
+            source, destination, size = parts
         except (TypeError, ValueError) as error:
             raise FlowError(
                 f"transfer {number} is {one_line(flow)}", remedy=remedy, about=flow

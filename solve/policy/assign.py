@@ -8,7 +8,7 @@ first under fair sharing is the answer, so that it is never behind any of the ot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,7 +174,7 @@ def caps_of_machine(machine: Model | Caps | PairCosts) -> Caps | None:
     return None if isinstance(machine, PairCosts) else as_caps(machine)
 
 
-def _require_requests(requests: Sequence[Request]) -> None:
+def _require_requests(requests: Any) -> None:
     """Refuse what is no list of requests.
 
     Raises
