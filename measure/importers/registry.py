@@ -69,7 +69,7 @@ IMPORTERS: tuple[Importer, ...] = (
 """In the order they are asked: the most particular first."""
 
 
-_NAMELESS: Final = (SHIFT_RATES, RATE_TABLE, PAIR_TABLE, PAIR_LINES)
+_NAMELESS: Final = (COLLECTIVES, SHIFT_RATES, RATE_TABLE, PAIR_TABLE, PAIR_LINES)
 """Kinds that no tool's words tell: asked last, when what surrounds a paste is off as well."""
 
 _BESIDE: Final = (P2P_BANDWIDTH, NVBANDWIDTH, NCCL_TESTS, BANDWIDTH_TEST, SIMPLE_P2P)
