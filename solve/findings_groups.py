@@ -32,7 +32,8 @@ def find_groups_apart(evidence: Evidence) -> list[Finding]:
     cards = [e for e in evidence.endpoints if not evidence.is_host(e)]
     if len(groups) < 2 or len(members) < len(cards):
         return []
-    inside, between = [], []
+    inside: list[float] = []
+    between: list[float] = []
     for (a, b), rate in evidence.rates.items():
         if a in members and b in members:
             (inside if members[a] == members[b] else between).append(rate)

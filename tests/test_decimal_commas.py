@@ -31,7 +31,8 @@ def test_a_line_is_read_whole(figure: str, rate: float) -> None:
 def test_a_comma_that_may_be_either_is_refused() -> None:
     with pytest.raises(TopocalError, match=r"24,512 may be a decimal comma or thousands") as caught:
         parse_pair_lines("GPU 0 -> GPU 1: 9 GB/s\nGPU 1 -> GPU 0: 24,512 MB/s\n", file="x")
-    assert caught.value.where is not None and caught.value.where.line == 2
+    assert caught.value.where is not None
+    assert caught.value.where.line == 2
 
 
 def test_a_cell_with_a_decimal_comma_is_read() -> None:
