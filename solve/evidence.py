@@ -73,6 +73,7 @@ class FindingKind(StrEnum):
 
     STRAGGLER = "straggler"
     SLOW_LINK = "slow link"
+    SLOW_UPLINK = "slow uplink"
     COLLAPSE = "collapse"
     CONTRADICTION = "contradiction"
     STAGED = "staged copies"

@@ -41,7 +41,7 @@ from topocal.solve.integer import ProgramStatus
 from topocal.solve.minimum import Minimum, explain_by_fewest
 from topocal.solve.model import Model
 from topocal.solve.observe import observe
-from topocal.solve.overview import blind_spot, overview
+from topocal.solve.overview import blind_spot, overview, quiet
 from topocal.solve.rows import Observation
 from topocal.solve.settings import Setting, compare_settings, rates_of
 from topocal.solve.status import Status
@@ -92,6 +92,8 @@ class Explanation:
         What was measured, by kind.
     blind_spot
         What these figures cannot show, and what would; empty where they can.
+    quiet
+        What is to be said where there are no findings.
     not_tried
         Why the fewest resources were not looked for, where that is no wish of the caller.
     """
@@ -101,6 +103,7 @@ class Explanation:
     fewest: Minimum | None
     overview: tuple[str, ...] = ()
     blind_spot: str = ""
+    quiet: str = ""
     not_tried: str = ""
 
 
@@ -143,6 +146,7 @@ def explain(
         fewest=fewest,
         overview=overview(_as_measured(evidence, measurements)),
         blind_spot=blind_spot(evidence),
+        quiet=quiet(evidence),
         not_tried=f"{len(measurements.endpoints)} endpoints are more than {MOST_ENDPOINTS}"
         if len(measurements.endpoints) > MOST_ENDPOINTS
         else "",

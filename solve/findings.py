@@ -33,12 +33,14 @@ from topocal.solve.findings_patterns import (
     find_time_shared,
 )
 from topocal.solve.findings_units import find_wrong_unit
+from topocal.solve.findings_uplinks import find_slow_uplinks
 
 __all__ = ["FINDERS", "find_all"]
 
 FINDERS: Final[tuple[Callable[[Evidence], list[Finding]], ...]] = (
     find_wrong_unit,
     find_stragglers,
+    find_slow_uplinks,
     find_slow_host_links,
     find_slow_links,
     find_collapses,

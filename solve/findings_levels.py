@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
+from topocal.solve.alike_pairs import by_ends, in_groups
 from topocal.solve.evidence import Evidence, Finding, FindingKind, Pair, Severity, listed
 from topocal.solve.findings_host import find_slow_host_links
-from topocal.solve.findings_pairs import UNLIKE, by_ends, in_groups, named_before
+from topocal.solve.findings_pairs import UNLIKE, named_before
 from topocal.solve.words import pairs_in_words
 from topocal.topo.resource import NodeKind, PathClass
 

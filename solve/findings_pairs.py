@@ -12,18 +12,17 @@ from collections.abc import Hashable, Mapping, Sequence
 from statistics import median
 from typing import Final
 
+from topocal.solve.alike_pairs import by_ends, in_groups
 from topocal.solve.evidence import Evidence, Finding, FindingKind, Pair, Severity, Shown
 from topocal.solve.findings_links import pcie_states
+from topocal.solve.findings_uplinks import find_slow_uplinks, ways_out
 from topocal.solve.words import ranges
 from topocal.topo.resource import LinkKind, PathClass
 
 __all__ = [
-    "alike",
-    "by_ends",
     "find_asymmetric_directions",
     "find_near_slower_than_far",
     "find_stragglers",
-    "in_groups",
     "named_before",
 ]
 
@@ -65,52 +64,6 @@ ALL_BUT_FEW: Final = 0.75
 many of its pairs are."""
 
 _SHOWN: Final = 8
-
-
-def alike(evidence: Evidence) -> dict[Pair, Hashable]:
-    """For each measured pair a key that pairs share which the topology says are alike.
-
-    The same path class, the same makes of ends and of links (kind, nominal capacity,
-    direction of travel), staged or not.
-    """
-    if not evidence.rates:
-        return {}
-    topology = evidence.topology
-    routes = topology.routes(evidence.endpoints)
-    nodes, links = topology.graph.nodes, topology.links
-    make = {
-        e: (str(nodes[e]["kind"]), str(nodes[e].get("model", "")), evidence.is_host(e))
-        for e in evidence.endpoints
-    }
-    parts = [(str(links[k].kind), links[k].nominal_Bps or 0.0) for k in routes.links]
-    found: dict[Pair, Hashable] = {}
-    for pair in evidence.rates:
-        index = routes.pair_index(*pair)
-        span = slice(routes.indptr[index], routes.indptr[index + 1])
-        found[pair] = (
-            int(routes.path_class.flat[index]),
-            bool(routes.staged.flat[index]) if routes.staged is not None else False,
-            make[pair[0]],
-            make[pair[1]],
-            tuple(parts[k] for k in routes.indices[span]),
-        )
-    return found
-
-
-def in_groups(evidence: Evidence) -> dict[Hashable, list[Pair]]:
-    """Pairs by what makes them alike."""
-    found: dict[Hashable, list[Pair]] = defaultdict(list)
-    for pair, key in alike(evidence).items():
-        found[key].append(pair)
-    return found
-
-
-def by_ends(evidence: Evidence) -> dict[Hashable, list[Pair]]:
-    """Pairs by whether either end is the host's memory."""
-    found: dict[Hashable, list[Pair]] = defaultdict(list)
-    for pair in evidence.rates:
-        found[evidence.is_host(pair[0]), evidence.is_host(pair[1])].append(pair)
-    return found
 
 
 def find_stragglers(evidence: Evidence) -> list[Finding]:
@@ -217,9 +170,12 @@ def _slower_directions(evidence: Evidence) -> list[tuple[int, str, list[Pair]]]:
 
 
 def named_before(evidence: Evidence) -> frozenset[Pair]:
-    """Pairs that are slow because of a card, or of a direction of a card, that a finding names."""
+    """Pairs that are slow because of a card, a direction of it, or what several cards share, that
+    a finding names."""
     slow = {f.about[0] for f in find_stragglers(evidence)}
     found = {p for p in evidence.rates if slow & set(p)}
+    for finding in find_slow_uplinks(evidence):
+        found.update(ways_out(evidence, finding.about))
     for end, name, pairs in _slower_directions(evidence):
         mine = [p for p in evidence.rates if p[end] == name]
         if len(pairs) > 1 and len(pairs) >= ALL_BUT_FEW * len(mine):

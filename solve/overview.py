@@ -19,7 +19,7 @@ from topocal.solve.words import pairs_in_words, pattern_in_words
 from topocal.topo.resource import PathClass
 from topocal.topo.units import format_rate
 
-__all__ = ["blind_spot", "overview"]
+__all__ = ["blind_spot", "overview", "quiet"]
 
 _MOST: Final = 4
 
@@ -156,6 +156,14 @@ def _several(evidence: Evidence) -> Iterator[str]:
     yield f"{len(found)} patterns of several transfers at once: {span(rates)} in all"
 
 
+def quiet(evidence: Evidence) -> str:
+    """What to say where nothing was found: no more than the figures could have shown."""
+    said = ["nothing reads slower than its like"] if len(evidence.rates) > 1 else []
+    if any(all(p in evidence.rates for p in c.pattern.pairs) for c in evidence.concurrent):
+        said.append("no transfer loses by another")
+    return ", and ".join(said) or "the figures are too few to be compared with each other"
+
+
 def blind_spot(evidence: Evidence) -> str:
     """What no figure of one transfer at a time shows, and which pattern would; empty where
     several were measured."""
@@ -163,9 +171,11 @@ def blind_spot(evidence: Evidence) -> str:
     several = any(len({n for p in c.pattern.pairs for n in p}) > 2 for c in evidence.concurrent)
     if several or len(cards) < LEAST_CARDS:
         return ""
+    here = "here only the two directions of one pair" if evidence.concurrent else "none here"
     return (
-        "Whether transfers share something shows only where several run at once, and none here "
-        f"did. Measure {_question(evidence, cards)} at once: less than twice one of them says so."
+        "Whether transfers share something shows only where several run at once, and "
+        f"{here} did. Measure {_question(evidence, cards)} at once: less than twice one of them "
+        "says so."
     )
 
 

@@ -54,7 +54,7 @@ def _tell_one(out: Console, found: Explanation) -> None:
     for severity, text in texts:
         print_indented(out, f": {text}", "- ", bold=severity)
     if not texts:
-        out.print("- nothing reads slower than its like, and no transfer loses by another")
+        out.print(f"- {found.quiet}")
     for text in _left_out(model):
         print_indented(out, f"left out of the fit: {text}", "- ")
     for text in of_the_fit(found):
@@ -108,7 +108,7 @@ def of_the_fit(found: Explanation) -> list[str]:
 
 
 _SCATTER = "the figures scatter by "
-_WHY_UNLIKE = ("straggler", "unlike pairs")
+_WHY_UNLIKE = ("straggler", "slow uplink", "unlike pairs")
 """Findings that say why figures differ which a fit without a topology takes to be alike."""
 
 _LEFT_OUT_SHOWN = 3
