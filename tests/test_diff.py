@@ -197,6 +197,8 @@ def _renamed(topology: Topology) -> Topology:
     import networkx as nx
 
     names = {node: f"other/{node}" for node in topology.graph}
+    # Limits by rule name their endpoints as they were.
+    topology = topology.without_resources(use.resource for use in topology.uses)
     return Topology(nx.relabel_nodes(topology.graph, names))
 
 

@@ -261,7 +261,8 @@ def _guess(sending: int, receiving: int, link: Link) -> float:
 def _refuse_rules(topology: Topology) -> None:
     for use in topology.uses:
         known = topology.resources[use.resource]
-        if known.sharing is not Sharing.CAPACITY or known.nominal_Bps is not None:
+        # Of what nothing is known nothing says that it limits.
+        if known.sharing is Sharing.TIME_SHARED or known.nominal_Bps is not None:
             raise InputError(
                 f"{use.resource} is loaded by rule, not by a link, which a fabric cannot do",
                 remedy="take it out of the topology",
