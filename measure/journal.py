@@ -1,101 +1,46 @@
 """What has been measured so far, on disk the moment it is.
 
-One line of JSON for each step: a header, a session (who measures, under which conditions)
-each time that measuring begins or goes on, the timings of a batch, what is to be set
-aside after all, remarks.  Lines are only ever appended, each with one flush and fsync.
-A process that is killed while it writes leaves half a line at the end, which counts as
-not written; so does what a full disk did not take.  Each line ends with a check of its own
-bytes, so that a changed digit is noticed.
-
-    {"format": "topocal/journal", "version": 1, "subject": "…", "run": "5f0c…"}
-    {"session": {"backend": "gloo", "ranks": ["gpu0", "gpu1"], …}}
-    {"batch": [0, 3], "after_s": 1.5, "left": 5, "samples": [{"flows": [["gpu0", "gpu1"]], …}]}
-    {"aside": [0, 3], "patterns": ["gpu0->gpu1"], "size": 4096.0, "issue": "group", "reason": "…"}
-    {"remark": "…", "check": 2890354718}
+One line of JSON for each step (:mod:`topocal.measure.journal_lines`): a header, a session (who
+measures, under which conditions) each time that measuring begins or goes on, the timings of a
+batch, what is to be set aside after all, remarks.  Lines are only ever appended, each with one
+flush and fsync.  A process that is killed while it writes leaves half a line at the end, which
+counts as not written; so does what a full disk did not take.  Each line ends with a check of its
+own bytes, so that a changed digit is noticed.
 
 When all is done, the journal becomes calibration.json and goes.
-
-History of the schema: 1 (2026-11) first version.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import re
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from topocal.measure.patterns import notation
+from topocal.measure.journal_lines import (
+    FORMAT,
+    VERSION,
+    Line,
+    decoded,
+    encoded,
+    sample_of,
+    timing_of,
+)
 from topocal.measure.provenance import KEYS, require_agreement
 from topocal.measure.samples import Measurements, Run, Sample
 from topocal.topo.errors import FormatError, InputError, Where, one_line
-from topocal.topo.flow import Flow, Pattern
 
-__all__ = ["FORMAT", "VERSION", "Journal", "journal_path"]
-
-FORMAT: Final = "topocal/journal"
-VERSION: Final = 1
-
-_CHECK: Final = re.compile(rb',"check":(\d+)\}$')
-"""How a line ends; what it is a check of is the line without it.  Lines written by hand need
-none."""
+__all__ = ["Journal", "journal_path"]
 
 _OF_THE_GROUP: Final = ("ranks", "devices", "hosts", "machine", "placement")
 """Keys that differ when a smaller group goes on."""
 
 Key = tuple[tuple[tuple[str, str], ...], float, str]
 """A scenario: its flows, their size, how it was issued."""
-
-
-class _Timing(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A sample as it stands in a line."""
-
-    flows: list[tuple[str, str]]
-    size: float
-    seconds: float
-    issue: str
-    repeat: int = 0
-    iterations: int = 1
-    finish: tuple[float, ...] | None = None
-    start: tuple[float, ...] | None = None
-    end: tuple[float, ...] | None = None
-    aside: str | None = None
-
-
-class _Line(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Any line; which one it is, the fields say that it has."""
-
-    format: str | None = None
-    version: int | None = None
-    subject: str | None = None
-    run: str | None = None
-    session: dict[str, Any] | None = None
-    batch: tuple[int, int] | None = None
-    after_s: float = 0.0
-    left: Annotated[int, msgspec.Meta(ge=0)] = 0
-    samples: list[_Timing] = []
-    aside: tuple[int, int] | None = None
-    patterns: list[str] = []
-    size: float = 0.0
-    issue: str = ""
-    reason: str = ""
-    remark: str | None = None
-    links: dict[str, str] | None = None
-    copies: dict[str, float] | None = None
-    check: int | None = None
-
-    def __post_init__(self) -> None:
-        """What is counted and put together later is what it has to be."""
-        for key in ("ranks", "remarks"):
-            names = [] if self.session is None else self.session.get(key, [])
-            if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-                raise ValueError(f"{key} is no list of texts")
 
 
 def journal_path(output: str | Path) -> Path:
@@ -175,13 +120,13 @@ class Journal:
         self._cut(self._length)
         if not whole:
             _sync_folder(self.path.parent)
-            self._append(_Line(format=FORMAT, version=VERSION, subject=subject, run=self.run))
+            self._append(Line(format=FORMAT, version=VERSION, subject=subject, run=self.run))
 
     def _read(self, content: bytes, subject: str, where: Where) -> None:
         for number, text in enumerate(content.splitlines(), start=1):
             here = Where(file=where.file, line=number)
             try:
-                line = _decoded(text)
+                line = decoded(text)
                 if number == 1:
                     self._check_header(line, subject, here)
                 else:
@@ -196,7 +141,7 @@ class Journal:
                     remedy="remove it" if number == 1 else remedy,
                 ) from error
 
-    def _check_header(self, line: _Line, subject: str, here: Where) -> None:
+    def _check_header(self, line: Line, subject: str, here: Where) -> None:
         if line.format != FORMAT or line.version is None or line.version > VERSION:
             raise FormatError(
                 f"is not a {FORMAT} of version {VERSION}", where=here, remedy="remove it"
@@ -209,7 +154,7 @@ class Journal:
             )
         self.run = line.run or self.run
 
-    def _take(self, line: _Line) -> None:
+    def _take(self, line: Line) -> None:
         """What a line says, into memory."""
         if line.session is not None:
             self._sessions.append(line.session)
@@ -218,7 +163,7 @@ class Journal:
             step, number = line.batch
             session = len(self._sessions) - 1
             self._seconds[session] = max(self._seconds[session], line.after_s)
-            new = [_sample(t, number) for t in line.samples]
+            new = [sample_of(t, number) for t in line.samples]
             self._samples += [(step, session, x) for x in new]
             self._left |= {(step, _key(x)): line.left for x in new}
         elif line.aside is not None:
@@ -233,11 +178,11 @@ class Journal:
         elif line.copies is not None:
             self._copies |= line.copies
 
-    def _append(self, line: _Line) -> None:
+    def _append(self, line: Line) -> None:
         """One line at the end, on disk when this returns."""
         if self._file is None or self.path is None:
             return
-        content = _encoded(line)
+        content = encoded(line)
         try:
             os.lseek(self._file, self._length, os.SEEK_SET)
             done = 0
@@ -292,7 +237,7 @@ class Journal:
             group_is_same = old.get("ranks") == new.get("ranks")
             runs = [Run(provenance=old, source="the journal"), Run(provenance=new, source="now")]
             require_agreement(runs, ignoring=() if group_is_same else _agreeing_group_keys())
-        line = _Line(session=new)
+        line = Line(session=new)
         self._append(line)
         self._take(line)
 
@@ -312,11 +257,11 @@ class Journal:
         InputError
             When they cannot be written; the file is then as before.
         """
-        line = _Line(
+        line = Line(
             batch=(step, round_),
             after_s=after_s,
             left=left,
-            samples=[_timing(sample) for sample in samples],
+            samples=[timing_of(sample) for sample in samples],
         )
         self._append(line)
         self._take(line)
@@ -332,7 +277,7 @@ class Journal:
     ) -> None:
         """What was measured so far of a batch is not to be used after all; raises as
         :meth:`add`."""
-        line = _Line(
+        line = Line(
             aside=(step, round_),
             patterns=list(patterns),
             size=size_bytes,
@@ -345,7 +290,7 @@ class Journal:
     def remark(self, text: str) -> None:
         """Something to keep with the timings, once; raises as :meth:`add`."""
         if text not in self._remarks:
-            line = _Line(remark=text)
+            line = Line(remark=text)
             self._append(line)
             self._take(line)
 
@@ -353,13 +298,13 @@ class Journal:
         """State of links under load; raises as :meth:`add`."""
         new = {k: v for k, v in states.items() if self._links.get(k) != v}
         if new:
-            line = _Line(links=new)
+            line = Line(links=new)
             self._append(line)
             self._take(line)
 
     def copies(self, rates_Bps: Mapping[str, float]) -> None:
         """What endpoints copy within their own memory; raises as :meth:`add`."""
-        line = _Line(copies=dict(rates_Bps))
+        line = Line(copies=dict(rates_Bps))
         self._append(line)
         self._take(line)
 
@@ -419,25 +364,6 @@ def _key(sample: Sample) -> Key:
     return tuple(sample.pattern.pairs), sample.pattern.flows[0].size_bytes, sample.issue or ""
 
 
-def _encoded(line: _Line) -> bytes:
-    """A line with its check and its end."""
-    content = msgspec.json.encode(line)
-    return b'%s,"check":%d}\n' % (content[:-1], zlib.crc32(content))
-
-
-def _decoded(text: bytes) -> _Line:
-    """A line whose check, if it has one, is right."""
-    line = msgspec.json.decode(text, type=_Line)
-    if line.format is not None:  # Of a newer version, which may check otherwise.
-        return line
-    found = _CHECK.search(text)
-    if line.check is not None and (
-        found is None or zlib.crc32(text[: found.start()] + b"}") != line.check
-    ):
-        raise msgspec.DecodeError("its check is not that of its content")
-    return line
-
-
 def _agreeing_group_keys() -> Iterable[str]:
     return [key for key in _OF_THE_GROUP if KEYS[key].must_agree]
 
@@ -460,38 +386,7 @@ def _unwritable(where: Where, error: OSError) -> InputError:
     )
 
 
-def _timing(sample: Sample) -> _Timing:
-    return _Timing(
-        flows=sample.pattern.pairs,
-        size=sample.pattern.flows[0].size_bytes,
-        seconds=sample.seconds,
-        issue=sample.issue or "",
-        repeat=sample.repeat,
-        iterations=sample.iterations,
-        finish=sample.flow_finish_s,
-        start=sample.endpoint_start_s,
-        end=sample.endpoint_end_s,
-        aside=sample.set_aside,
-    )
-
-
-def _sample(timing: _Timing, round_: int) -> Sample:
-    flows = tuple(Flow(source=s, destination=d, size_bytes=timing.size) for s, d in timing.flows)
-    return Sample(
-        pattern=Pattern(flows=flows, name=notation(timing.flows)),
-        seconds=timing.seconds,
-        issue=timing.issue,
-        repeat=timing.repeat,
-        iterations=timing.iterations,
-        round=round_,
-        flow_finish_s=timing.finish,
-        endpoint_start_s=timing.start,
-        endpoint_end_s=timing.end,
-        set_aside=timing.aside,
-    )
-
-
-def _is_meant(line: _Line, step: int, sample: Sample) -> bool:
+def _is_meant(line: Line, step: int, sample: Sample) -> bool:
     """Whether a line sets a sample aside."""
     return (
         line.aside == (step, sample.round)

@@ -13,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from browser import Browser
 
+    import topocal as tc
     from topocal.solve.model import Model
 
 
@@ -23,6 +24,8 @@ class Ran(NamedTuple):
     out: str
     err: str
 
+
+B70 = Path(__file__).parents[1] / "examples" / "b70"
 
 Run = Callable[..., Ran]
 
@@ -50,6 +53,15 @@ def command(
         return Ran(int(stopped.value.code or 0), out, err)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def b70() -> tc.Model:
+    """The published machine, fitted to its pairs and its three fans."""
+    import topocal as tc
+
+    tables = [str(B70 / "pairs.csv"), str(B70 / "fans.csv")]
+    return tc.fit(tc.read_tables(tables), tc.machines.b70())
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,18 @@ LONGEST_S: Final = 60.0
 """The same, where the product would wait for hours."""
 
 
+def surveyed(memory: str, free: int, held: int = 0, **more: Any) -> Surveyed:
+    """What a rank says of itself; further facts by name."""
+    return Surveyed(
+        host=more.pop("host", memory),
+        memory=memory,
+        free_bytes=free,
+        held_bytes=held,
+        device=more.pop("device", "card"),
+        facts=more,
+    )
+
+
 @dataclass
 class Network:
     """Mail between ranks; who is ``gone`` neither sends nor takes any."""

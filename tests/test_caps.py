@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from caps_cases import B70, GB, rates, small
+from caps_cases import GB, rates, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
@@ -34,11 +34,6 @@ from topocal.topo.resource import LinkKind, NodeKind, Sharing
 @pytest.fixture(scope="module")
 def caps() -> Caps:
     return nominal_model(small()).caps()
-
-
-@pytest.fixture(scope="module")
-def b70() -> tc.Model:
-    return tc.fit(tc.read_tables([str(B70 / "pairs.csv"), str(B70 / "fans.csv")]), machines.b70())
 
 
 def test_who_loads_what(caps: Caps) -> None:

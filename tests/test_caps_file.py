@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from caps_cases import B70, GB, small, with_digest
+from caps_cases import GB, small, with_digest
 
 import topocal as tc
 from topocal.solve.caps import Caps
@@ -26,18 +26,12 @@ from topocal.solve.caps_document import (
 )
 from topocal.solve.nominal_model import nominal_model
 from topocal.solve.pair_costs import PairCosts
-from topocal.topo import machines
 from topocal.topo.errors import FlowError, FormatError, InputError
 
 
 @pytest.fixture(scope="module")
 def caps() -> Caps:
     return nominal_model(small()).caps()
-
-
-@pytest.fixture(scope="module")
-def b70() -> tc.Model:
-    return tc.fit(tc.read_tables([str(B70 / "pairs.csv"), str(B70 / "fans.csv")]), machines.b70())
 
 
 def test_the_file_comes_back_as_it_was(b70: tc.Model, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pretended_ranks import surveyed
 
 from topocal.measure import payload
 from topocal.measure.checks import doubts, drifted, is_spread
@@ -22,7 +23,6 @@ from topocal.measure.orders import (
     Report,
     Send,
     Start,
-    Surveyed,
     decode,
     encode,
 )
@@ -216,17 +216,6 @@ def test_as_many_buffers_as_the_widest_pattern_needs() -> None:
 
 
 # Memory.
-
-
-def surveyed(memory: str, free: int, held: int = 0, **more: Any) -> Surveyed:
-    return Surveyed(
-        host=more.pop("host", memory),
-        memory=memory,
-        free_bytes=free,
-        held_bytes=held,
-        device=more.pop("device", "card"),
-        facts=more,
-    )
 
 
 def test_ranks_of_one_host_share_its_memory() -> None:

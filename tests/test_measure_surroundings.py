@@ -8,13 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pretended_ranks import surveyed
 
 from topocal.measure import host_facts
 from topocal.measure.conditions import conditions
 from topocal.measure.devices import Accelerator, Host, device_kind, own_index
-from topocal.measure.orders import (
-    Surveyed,
-)
 from topocal.measure.patterns import bundle, fan_in, relay
 from topocal.measure.places import Place
 from topocal.measure.provenance import check_provenance
@@ -23,17 +21,6 @@ from topocal.measure.waits import Late
 from topocal.topo.errors import InputError
 from topocal.topo.fabric import fat_tree
 from topocal.topo.machines import build_machine, dgx_a100
-
-
-def surveyed(memory: str, free: int, held: int = 0, **more: Any) -> Surveyed:
-    return Surveyed(
-        host=more.pop("host", memory),
-        memory=memory,
-        free_bytes=free,
-        held_bytes=held,
-        device=more.pop("device", "card"),
-        facts=more,
-    )
 
 
 @dataclass

@@ -17,13 +17,6 @@ from topocal.topo.resource import Sharing
 B70 = Path(__file__).parents[1] / "examples" / "b70"
 
 
-@pytest.fixture(scope="module")
-def b70() -> tc.Model:
-    return tc.fit(
-        tc.read_tables([str(B70 / "pairs.csv"), str(B70 / "fans.csv")]), tc.machines.b70()
-    )
-
-
 def _costs(*resources: tuple[str, Sharing, float | None, float, dict[int, float]]) -> PairCosts:
     """Three endpoints a, b, c: pair ab is 1, ac 2, ba 3, bc 5, ca 6, cb 7."""
     weights = np.zeros((9, len(resources)))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from policy_cases import EXAMPLES, table_bytes, wanted
+from policy_cases import table_bytes, wanted
 
 import topocal as tc
 from topocal.solve.conditions import Conditions
@@ -18,12 +18,6 @@ from topocal.solve.policy.requests import Request
 from topocal.solve.policy.table import table_of
 from topocal.topo.errors import InputError
 from topocal.topo.fluid import simulate
-
-
-@pytest.fixture(scope="module")
-def b70() -> tc.Model:
-    measured = tc.read_tables([str(EXAMPLES / "pairs.csv"), str(EXAMPLES / "fans.csv")])
-    return tc.fit(measured, tc.machines.b70())
 
 
 def sync(replicas: int, tp: int, layers: int) -> list[Request]:

@@ -23,7 +23,6 @@ from topocal.solve.price import UNPROVEN, price
 from topocal.solve.price_totals import price_bounds
 from topocal.solve.status import Status
 from topocal.solve.transfers import Flows, Totals, flows_between
-from topocal.topo import machines
 from topocal.topo.builder import TopologyBuilder
 from topocal.topo.errors import FlowError, UnknownEndpointError
 from topocal.topo.resource import LinkKind, NodeKind, Resource, Sharing, Use
@@ -32,11 +31,6 @@ ROOT = Path(__file__).parents[1]
 B70 = ROOT / "examples" / "b70"
 GB = 1e9
 FADING = Fading(loss=0.02, error=0.003, by=Crowd.PATTERN, most_flows=6, advantage=20.0)
-
-
-@pytest.fixture(scope="module")
-def b70() -> tc.Model:
-    return tc.fit(tc.read_tables([str(B70 / "pairs.csv"), str(B70 / "fans.csv")]), machines.b70())
 
 
 @pytest.fixture(scope="module")
