@@ -181,6 +181,7 @@ def test_torch_that_cannot_be_loaded_is_told(tmp_path: Path, error: str) -> None
     assert {path.name for path in tmp_path.iterdir()} <= {"plan.json", "torch.py", "__pycache__"}
 
 
+@pytest.mark.heavy
 def test_patterns_of_one_round_run_at_the_same_time(tmp_path: Path) -> None:
     #   Two pairs that share nothing, in one round; the other round has each by itself.
     plan = plan_of(
@@ -280,6 +281,7 @@ JOB = """
 """
 
 
+@pytest.mark.heavy
 def test_inside_a_running_job_on_a_group_of_its_own(tmp_path: Path) -> None:
     write_plan(SMALL, tmp_path / "plan.json")
     found = subprocess.run(
@@ -335,6 +337,7 @@ AS_ON_DEVICES = """
 """
 
 
+@pytest.mark.heavy
 def test_the_way_of_devices_gone_in_host_memory(tmp_path: Path) -> None:
     #   Messages that cross, that go round, and that meet: none waits for ever, all bytes are
     #   right, and arrivals are those of the whole batch where only that can be seen.

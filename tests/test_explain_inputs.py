@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from conftest import Run
 from topocal.cli import command_line
 from topocal.explaining import sort_inputs
 from topocal.solve.model import read_model
@@ -40,6 +39,12 @@ COLLECTIVE = """\
 collective,gpus,busbw_GBps
 allreduce,"0,1,2",24
 """
+
+
+@pytest.fixture
+def explain(command: Run) -> Run:
+    """Runs ``topocal explain``."""
+    return lambda *words: command("explain", *words)
 
 
 def place(folder: Path, **texts: str) -> list[Path]:
@@ -100,11 +105,11 @@ def test_a_topology_that_shows_nothing_of_what_was_measured_is_not_used(tmp_path
     assert "it is not used" in found.notes[0]
 
 
-def test_an_endpoint_that_is_misspelt_is_not_passed_over(tmp_path: Path) -> None:
+def test_an_endpoint_that_is_misspelt_is_not_passed_over(tmp_path: Path, explain: Run) -> None:
     files = place(tmp_path, topo=TOPO, pairs=PAIRS.replace("gpu2", "gpu9"))
     ran = explain(*files)
-    assert ran.returncode == 2
-    assert "gpu9" in ran.stderr
+    assert ran.status == 2
+    assert "gpu9" in ran.err
 
 
 def test_a_file_of_collectives_alone_is_no_part_of_a_fit(tmp_path: Path) -> None:
@@ -192,17 +197,17 @@ def test_cards_that_all_call_themselves_the_first_are_told_by_the_files(tmp_path
     assert any("gpu1, gpu3 and gpu4" in n for n in found.notes)
 
 
-def test_files_that_disagree_throughout_are_explained_apart(tmp_path: Path) -> None:
+def test_files_that_disagree_throughout_are_explained_apart(tmp_path: Path, explain: Run) -> None:
     files = place(tmp_path, near=host_file(12.0), far=host_file(3.0))
     found = sort_inputs(files, None)
     assert [p.title for p in found.parts] == ["near.csv", "far.csv"]
     with pytest.raises(InputError, match="several machines or settings"):
         found.whole()
     ran = explain(*files)
-    assert ran.returncode == 0, ran.stderr
-    assert "== near.csv ==" in ran.stdout
-    assert "4 times as fast in near.csv" in " ".join(ran.stdout.split())
-    document = json.loads(explain(*files, "--json").stdout)
+    assert ran.status == 0, ran.err
+    assert "== near.csv ==" in ran.out
+    assert "4 times as fast in near.csv" in " ".join(ran.out.split())
+    document = json.loads(explain(*files, "--json").out)
     assert [document["title"], document["others"][0]["title"]] == ["near.csv", "far.csv"]
 
 
@@ -227,49 +232,43 @@ def test_a_table_of_several_machines_is_explained_machine_by_machine(tmp_path: P
 
 @pytest.mark.parametrize("option", [("--faster", "3"), ("--size", "1MiB")])
 def test_an_option_of_a_pattern_without_a_pattern_is_a_slip(
-    tmp_path: Path, option: tuple[str, str]
+    tmp_path: Path, option: tuple[str, str], explain: Run
 ) -> None:
     ran = explain(*place(tmp_path, pairs=PAIRS), *option)
-    assert ran.returncode == 2
-    assert f"{option[0]} does nothing without a pattern" in ran.stderr
-    assert ran.stderr.count("\n") == 1
+    assert ran.status == 2
+    assert f"{option[0]} does nothing without a pattern" in ran.err
+    assert ran.err.count("\n") == 1
     with_pattern = explain(*place(tmp_path, pairs=PAIRS), *option, "--flow", "0:1")
-    assert with_pattern.returncode == 0, with_pattern.stderr
+    assert with_pattern.status == 0, with_pattern.err
 
 
-def explain(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "topocal", "explain", *map(str, words)],
-        capture_output=True,
-        text=True,
-    )
-
-
-def test_what_was_passed_over_is_printed_and_in_the_json(tmp_path: Path) -> None:
+def test_what_was_passed_over_is_printed_and_in_the_json(tmp_path: Path, explain: Run) -> None:
     files = place(tmp_path, topo=TOPO, pairs=PAIRS, host=HOST, collective=COLLECTIVE)
     ran = explain(*files)
-    assert ran.returncode == 0, ran.stderr
-    assert "- collective.csv: no figure" in ran.stdout
-    notes = json.loads(explain(*files, "--json").stdout)["model"]["notes"]
+    assert ran.status == 0, ran.err
+    assert "- collective.csv: no figure" in ran.out
+    notes = json.loads(explain(*files, "--json").out)["model"]["notes"]
     assert sum("stand apart" in note or "no figure" in note for note in notes) == 2
 
 
-def test_what_is_no_sample_and_a_topology_alone_are_explained_as_well(tmp_path: Path) -> None:
+def test_what_is_no_sample_and_a_topology_alone_are_explained_as_well(
+    tmp_path: Path, explain: Run
+) -> None:
     (topo,) = place(tmp_path, topo=TOPO.replace("PIX", "NV4").replace("SYS", "NV4"))
     lost = topo.read_text().replace("GPU2    NV4   NV4", "GPU2    SYS   SYS")
     topo.write_text(lost)
     ran = explain(topo)
-    assert ran.returncode == 0, ran.stderr
-    document = json.loads(explain(topo, "--json").stdout)
+    assert ran.status == 0, ran.err
+    document = json.loads(explain(topo, "--json").out)
     assert set(document) == {"findings", "notes"}
     (collective,) = place(tmp_path, collective=COLLECTIVE + 'allreduce,"0,2,3",35\n')
     ran = explain(collective)
-    assert ran.returncode == 0, ran.stderr
-    assert "busbw: 24 GB/s over gpu0-gpu2 and 35 GB/s over gpu0, gpu2 and gpu3" in ran.stdout
+    assert ran.status == 0, ran.err
+    assert "busbw: 24 GB/s over gpu0-gpu2 and 35 GB/s over gpu0, gpu2 and gpu3" in ran.out
 
 
-def test_a_card_and_its_host_alone_can_be_asked_of(tmp_path: Path) -> None:
+def test_a_card_and_its_host_alone_can_be_asked_of(tmp_path: Path, explain: Run) -> None:
     (path,) = place(tmp_path, host=HOST)
     ran = explain(path, "--flow", "cpu0:gpu0")
-    assert ran.returncode == 0, ran.stderr
-    assert "12 GB/s in all" in ran.stdout
+    assert ran.status == 0, ran.err
+    assert "12 GB/s in all" in ran.out

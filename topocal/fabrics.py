@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -50,13 +48,12 @@ def find_shape(
     InputError
         When there is no such thing, or no fabric can be like it.
     """
+    from topocal.machine import is_file, topology_of_file
     from topocal.measure.fabric.shape import SPREAD, shape_of
     from topocal.measure.fabric.shapes import build_shape
     from topocal.topo.endpoint_names import endpoint_list
-    from topocal.topo.readers.registry import read_any
 
-    is_file = like == "-" or os.path.lexists(like) or "/" in like or bool(Path(like).suffix)
-    topology = read_any(like) if is_file else build_shape(like)
+    topology = topology_of_file(like) if is_file(like) else build_shape(like)
     chosen = None
     if endpoints is not None:
         chosen = endpoint_list(endpoints, topology.endpoints)

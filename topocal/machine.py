@@ -9,7 +9,35 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from topocal.topo.topology import Topology
 
-__all__ = ["find_topology"]
+__all__ = ["find_topology", "is_file", "topology_of_file"]
+
+
+def is_file(name: str) -> bool:
+    """Whether a name means a file (``-`` is standard input) rather than something known by name."""
+    return name == "-" or os.path.lexists(name) or "/" in name or bool(Path(name).suffix)
+
+
+def topology_of_file(name: str) -> Topology:
+    """A topology from a file or standard input, for commands that take any machine.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read.
+    """
+    from topocal.topo.errors import FormatError
+    from topocal.topo.readers.registry import read_any
+
+    try:
+        return read_any(name)
+    except FormatError as error:
+        if error.what.startswith("is of no known kind"):
+            # Only topocal read has --as.
+            error.remedy = (
+                "give topology.json, or what a tool prints about the machine; "
+                "topocal read --as says its kind, where that is not told by content"
+            )
+        raise
 
 
 def find_topology(name: str) -> Topology:
@@ -24,22 +52,11 @@ def find_topology(name: str) -> Topology:
     """
     from difflib import get_close_matches
 
-    from topocal.topo.errors import FormatError, InputError, one_line
+    from topocal.topo.errors import InputError, one_line
     from topocal.topo.machines import MACHINES, build_machine
-    from topocal.topo.readers.registry import read_any
 
-    is_file = name == "-" or os.path.lexists(name) or "/" in name or bool(Path(name).suffix)
-    if is_file:
-        try:
-            return read_any(name)
-        except FormatError as error:
-            if error.what.startswith("is of no known kind"):
-                # Commands that take any machine have no --as.
-                error.remedy = (
-                    "give topology.json, or what a tool prints about the machine; "
-                    "topocal read --as says its kind, where that is not told by content"
-                )
-            raise
+    if is_file(name):
+        return topology_of_file(name)
     try:
         return build_machine(name)
     except InputError as error:
