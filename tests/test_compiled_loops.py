@@ -196,6 +196,7 @@ def fit_both_ways(topology: Topology, measured: Measurements) -> Counter[str]:
     return both.calls
 
 
+@pytest.mark.heavy
 @settings(deadline=None, max_examples=10)
 @given(SEEDS)
 def test_fits(seed: int) -> None:

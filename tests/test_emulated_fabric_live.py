@@ -174,6 +174,7 @@ def test_one_flow_gets_what_the_slowest_link_of_its_route_passes(fabric: Fabric)
             assert found.get(pair, 0.0) < 1.05 * most
 
 
+@pytest.mark.heavy
 def test_flows_share_a_link_equally(fabric: Fabric) -> None:
     pairs = [("gpu1", "gpu0"), ("gpu2", "gpu0"), ("gpu6", "gpu0")]
 
@@ -186,6 +187,7 @@ def test_flows_share_a_link_equally(fabric: Fabric) -> None:
     patiently(check)
 
 
+@pytest.mark.heavy
 def test_directions_do_not_disturb_each_other(fabric: Fabric) -> None:
     def check() -> None:
         tries = [seconds_of(fabric, [("gpu2", "gpu3"), ("gpu3", "gpu2")]) for _ in range(3)]
@@ -196,6 +198,7 @@ def test_directions_do_not_disturb_each_other(fabric: Fabric) -> None:
     patiently(check)
 
 
+@pytest.mark.heavy
 def test_a_capacity_changes_while_it_stands(fabric: Fabric) -> None:
     def check() -> None:
         fabric.change("gpu6->switch3", 20e6)
@@ -211,6 +214,7 @@ def test_a_capacity_changes_while_it_stands(fabric: Fabric) -> None:
     patiently(check)
 
 
+@pytest.mark.heavy
 def test_background_traffic_takes_its_share(fabric: Fabric) -> None:
     def check() -> None:
         alone = slowest(fabric, [("gpu0", "gpu1")])
@@ -226,6 +230,7 @@ def test_background_traffic_takes_its_share(fabric: Fabric) -> None:
     patiently(check)
 
 
+@pytest.mark.heavy
 def test_faults_show(possible: None) -> None:
     changed = faults.half_duplex(B70, "gpu2->switch1", 40e6)
     changed = faults.limit_ingress(changed, "gpu5", 25e6)
@@ -387,6 +392,7 @@ def until(nothing: Callable[[], Any]) -> Any:
     return left
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("how", ["success", "KILL", "TERM", "INT", "holder"])
 def test_nothing_is_left_behind(possible: None, tmp_path: Path, how: str) -> None:
     interfaces = {p.name for p in Path("/sys/class/net").iterdir()}

@@ -48,6 +48,7 @@ def run(script: Path, folder: Path, *options: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_an_example(script: Path, tmp_path: Path) -> None:
     printed = run(script, tmp_path)

@@ -89,6 +89,7 @@ def test_seeds_are_whole(name: str) -> None:
         assert error is None or name.startswith(OF_EVERY_KIND) or NO_FIT in str(error)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", TARGETS.TARGETS)
 def test_changed_inputs_raise_our_errors_only(name: str, clock: None) -> None:
     target = TARGETS.TARGETS[name]

@@ -80,6 +80,7 @@ return found;
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("width", [390, 760, 1280])
 @pytest.mark.parametrize("name", MODELS)
 def test_nothing_overlaps_or_is_cut(

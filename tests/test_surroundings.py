@@ -85,6 +85,7 @@ def folder(made: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> 
     return found
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("shell", "arguments", "status"),
     [

@@ -79,6 +79,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_loads_no_more_than_it_needs(command: str, place: Path) -> None:
     arguments, unwanted = COMMANDS[command]
